@@ -1,0 +1,19 @@
+//! Holdfast's custom resources, group `holdfast.dev/v1alpha1`: types, schemas and the closed word lists users see.
+//!
+//! No client and no runtime live here; every other crate may depend on this one.
+
+pub mod condition;
+pub mod duration;
+pub mod policy;
+pub mod report;
+
+/// API group of every Holdfast resource.
+pub const GROUP: &str = "holdfast.dev";
+/// API version of every Holdfast resource.
+pub const VERSION: &str = "v1alpha1";
+/// Label that every report carries: the name of its cluster.
+pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
+/// Label that every report carries: kind, namespace and name of its source, as a label value.
+pub const SOURCE_LABEL: &str = "holdfast.dev/source";
+/// Label that marks a Secret as a kubeconfig of a cluster without a Cluster API object.
+pub const KUBECONFIG_LABEL: &str = "holdfast.dev/kubeconfig";

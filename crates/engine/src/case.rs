@@ -1,0 +1,139 @@
+//! Everything known about one object at the moment of a decision, as plain values.
+
+use holdfast_api::report::{Actor, DeviationReason, Reason};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    answer::{Answer, Fence, Live},
+    canonical::Digest,
+    contest::Ledger,
+    manager::{Operation, Writer},
+    normalise::Release,
+    object::ObjectKey,
+    owned::OwnedSet,
+    path::Path,
+};
+
+/// One declared object after normalisation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// Which object.
+    pub key: ObjectKey,
+    /// As it is compared and written.
+    pub value: Value,
+    /// The release it belongs to; `None` for plain manifests.
+    pub release: Option<Release>,
+}
+
+/// What counts as in sync for one (object uid, desired hash), beyond the declared values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Baseline {
+    /// Digest of the owned paths when the object was last in sync; `None` after a judgement that found drift.
+    pub in_sync: Option<Digest>,
+    /// Accepted differences.
+    pub accepted: Box<[Accepted]>,
+}
+
+impl Baseline {
+    /// Why `value` is accepted at `path`, if it is. Only what the server itself does is remembered; policies and
+    /// autoscalers are asked anew each time.
+    pub fn accepts(&self, path: &Path, value: Digest) -> Option<DeviationReason> {
+        let id = path_id(path);
+        self.accepted
+            .iter()
+            .find(|accepted| accepted.path == id && accepted.value == value)
+            .map(|accepted| accepted.reason)
+            .filter(|reason| matches!(reason, DeviationReason::Normalized | DeviationReason::Admission))
+    }
+}
+
+/// One accepted difference, remembered without its text: 32 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    path: u64,
+    value: Digest,
+    /// Why.
+    pub reason: DeviationReason,
+}
+
+impl Accepted {
+    /// Remembers that `value` is accepted at `path`.
+    pub fn new(path: &Path, reason: DeviationReason, value: Digest) -> Self {
+        Self { path: path_id(path), value, reason }
+    }
+}
+
+fn path_id(path: &Path) -> u64 {
+    let digest = Digest::of_bytes(path.to_string().as_bytes());
+    digest.bytes().iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte))
+}
+
+/// The autoscaler that rules an object's replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scaler {
+    /// Kind and name, for people.
+    pub by: String,
+    /// Least replicas; an HPA without one means 1.
+    pub min: i64,
+    /// Most replicas.
+    pub max: i64,
+}
+
+impl Scaler {
+    /// The nearest number the autoscaler allows.
+    pub fn clamp(&self, replicas: i64) -> i64 {
+        replicas.min(self.max).max(self.min)
+    }
+}
+
+/// Whether drift of this object may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// Report only. The reason tells why corrections are off where the policy's mode does not.
+    Report(Option<Reason>),
+    /// Correct.
+    Write,
+}
+
+/// One object, as known so far. Built anew for each decision; [`crate::decide::decide`] answers with the next step.
+pub struct Case<'a> {
+    /// The declared object.
+    pub desired: &'a Desired,
+    /// The paths it claims, once the server has told.
+    pub owned: Option<&'a OwnedSet>,
+    /// What counts as in sync; `None` at first sight.
+    pub baseline: Option<&'a Baseline>,
+    /// The live object.
+    pub live: Live<'a>,
+    /// Forced server-side-apply dry-run of the declared object.
+    pub oracle: Answer<'a>,
+    /// Dry-run create of the declared object under a throw-away name.
+    pub create: Answer<'a>,
+    /// Dry-run of the very request that would be sent.
+    pub proof: Answer<'a>,
+    /// Whether the release is still the judged one.
+    pub fence: Fence,
+    /// Whether drift may be written.
+    pub permit: Permit,
+    /// Whether a policy ignores a path, given who last wrote it.
+    pub ignored: &'a dyn Fn(&Path, Option<&Actor>) -> bool,
+    /// The autoscaler of this object.
+    pub scaler: Option<&'a Scaler>,
+    /// Earlier corrections of this object.
+    pub ledger: Option<&'a Ledger>,
+    /// How the release writes, learnt from its other objects.
+    pub writer: Option<&'a Writer>,
+    /// What the release record says about how it was applied.
+    pub prefer: Option<Operation>,
+    /// When the release record switched to `deployed`, by the API server's clock.
+    pub deployed_at: Option<Timestamp>,
+    /// The object was seen alive with this release's ownership metadata before.
+    pub seen: bool,
+    /// The release may create cluster-scoped objects, RBAC objects and objects of other namespaces.
+    pub trusted: bool,
+    /// Another source that declares the same object.
+    pub also_declared_by: Option<&'a str>,
+    /// The time of the decision.
+    pub now: Timestamp,
+}

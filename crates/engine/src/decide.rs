@@ -1,0 +1,297 @@
+//! The decision about one object: a pure function from what is known to the next step.
+
+use holdfast_api::report::{Action, PathFinding, Reason, Verdict};
+use serde_json::Value;
+
+use crate::{
+    answer::{Answer, Fence, Live},
+    assess::{AcceptedPath, Assessment, Drift, assess},
+    canonical::Digest,
+    case::{Case, Permit},
+    collateral,
+    manager::Writer,
+    object::ObjectKey,
+    owned::OwnedSet,
+    path::Path,
+    plan::{self, Correction, Planned},
+    project,
+};
+
+/// What to do next. The shell carries it out, adds the result to the case and asks again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Read the object, without a selector.
+    FetchLive,
+    /// Ask these questions, side by side.
+    Ask(Ask),
+    /// Dry-run the very request.
+    Prove(Box<Correction>),
+    /// Send it.
+    Write(Box<Correction>),
+    /// Nothing more to do: this is the judgement.
+    Done(Box<Judgement>),
+}
+
+/// Questions to the API server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Forced server-side-apply dry-run of the declared object as manager `holdfast`.
+    pub oracle: bool,
+    /// Dry-run create under a throw-away name.
+    pub create: bool,
+    /// Consistent list of the release's records.
+    pub fence: bool,
+}
+
+/// What was found about one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What was done.
+    pub action: Action,
+    /// Why.
+    pub reason: Reason,
+    /// One sentence for people, without values.
+    pub message: String,
+    /// Paths that differ, or that were put back.
+    pub paths: Vec<PathFinding>,
+    /// Accepted differences.
+    pub accepted: Vec<AcceptedPath>,
+    /// Digest of the owned paths where the object is in sync.
+    pub in_sync: Option<Digest>,
+}
+
+impl Judgement {
+    /// A judgement without paths.
+    pub fn plain(verdict: Verdict, action: Action, reason: Reason, message: impl Into<String>) -> Self {
+        Self { verdict, action, reason, message: message.into(), paths: Vec::new(), accepted: Vec::new(), in_sync: None }
+    }
+
+    fn about(mut self, assessment: Assessment) -> Self {
+        self.paths = findings(&assessment);
+        self.accepted = assessment.accepted;
+        self
+    }
+}
+
+/// The next step for one object.
+pub fn decide(case: &Case<'_>) -> Step {
+    if let Some(other) = case.also_declared_by {
+        let message = format!("{other} declares this object too; neither is written");
+        return done(Judgement::plain(Verdict::Contested, Action::Reported, Reason::SelfConflict, message));
+    }
+    match case.live {
+        Live::NotRead => Step::FetchLive,
+        Live::Unreadable(refusal) => done(Judgement::plain(Verdict::Unknown, Action::Reported, refusal.reason, "the object could not be read")),
+        Live::Absent => missing(case),
+        Live::Present(live) if live.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null()) => {
+            done(Judgement::plain(Verdict::Terminating, Action::Reported, Reason::ObjectTerminating, "the object is being deleted"))
+        }
+        Live::Present(live) => present(case, live),
+    }
+}
+
+fn present(case: &Case<'_>, live: &Value) -> Step {
+    let Some(owned) = case.owned else {
+        return match case.oracle {
+            Answer::Refused(refusal) => {
+                let message = match refusal.fields.as_slice() {
+                    [] => "the server refuses the manifest in a dry-run".to_owned(),
+                    fields => format!("the server refuses the manifest in a dry-run at {}", fields.join(", ")),
+                };
+                done(Judgement::plain(Verdict::Unknown, Action::Reported, refusal.reason, message))
+            }
+            _ => Step::Ask(Ask { oracle: true, ..Ask::default() }),
+        };
+    };
+    let assessment = assess(case, owned, live);
+    if assessment.needs.oracle || assessment.needs.create {
+        // The record list runs beside the oracle: a correction needs both.
+        let fence = assessment.needs.oracle && case.baseline.is_some() && case.permit == Permit::Write && case.fence == Fence::NotAsked;
+        return Step::Ask(Ask { oracle: assessment.needs.oracle, create: assessment.needs.create, fence });
+    }
+    if assessment.drifts.is_empty() && assessment.held.is_empty() && assessment.unverified.is_empty() {
+        return done(in_sync(owned, live, assessment));
+    }
+    let is_ours = case.desired.release.as_ref().is_none_or(|release| release.owns(live));
+    if !is_ours && !case.seen {
+        let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::NotOwned, "the object does not carry this release's ownership metadata");
+        return done(judgement.about(assessment));
+    }
+    if assessment.drifts.is_empty() {
+        return done(stuck(assessment));
+    }
+    match case.permit {
+        Permit::Report(why) => done(reported(assessment, why)),
+        Permit::Write => correct(case, owned, live, assessment),
+    }
+}
+
+fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessment) -> Step {
+    let deferred = |reason, message: &str, assessment| done(Judgement::plain(Verdict::Drifted, Action::Deferred, reason, message).about(assessment));
+    let planned = match plan::plan(case, owned, live, &assessment) {
+        None => {
+            let message = "no field manager of the release could be found, so nothing is written";
+            return done(Judgement::plain(Verdict::Drifted, Action::Reported, Reason::OwnerUnclear, message).about(assessment));
+        }
+        Some(Planned::Impossible) => return done(reported(assessment, None)),
+        Some(planned) => planned,
+    };
+    match case.fence {
+        Fence::NotAsked => return Step::Ask(Ask { fence: true, ..Ask::default() }),
+        Fence::Closed => return deferred(Reason::ReleasePending, "a newer or running release operation was seen", assessment),
+        Fence::Unknown => return deferred(Reason::ServerError, "the release records could not be read", assessment),
+        Fence::Clear => {}
+    }
+    match (planned, case.proof) {
+        (Planned::Proven(correction), _) => Step::Write(Box::new(correction)),
+        (Planned::Unproven(correction), Answer::NotAsked) => Step::Prove(Box::new(correction)),
+        (Planned::Unproven(_), Answer::Refused(refusal)) => done(refused(refusal.reason, assessment)),
+        (Planned::Unproven(correction), Answer::Given(proof)) => {
+            let explained = matches!(case.oracle, Answer::Given(oracle) if collateral::explained_by(proof, live, oracle, &correction.touched));
+            if explained || collateral::only_changes(proof, live, &correction.touched) {
+                Step::Write(Box::new(correction))
+            } else {
+                deferred(Reason::AdmissionUnstable, "the correction would change more than what drifted", assessment)
+            }
+        }
+        (Planned::Impossible, _) => done(reported(assessment, None)),
+    }
+}
+
+fn missing(case: &Case<'_>) -> Step {
+    let report = |reason, message: &str| done(Judgement::plain(Verdict::Missing, Action::Reported, reason, message));
+    let key = &case.desired.key;
+    let Permit::Write = case.permit else {
+        return report(if let Permit::Report(Some(why)) = case.permit { why } else { Reason::ObjectMissing }, "the object does not exist");
+    };
+    if key.gvk.is("batch", "Job") || key.gvk.is("", "Pod") {
+        return report(Reason::RunOnce, "it ran once and is not run again");
+    }
+    if !(case.seen || case.trusted || creatable(key, case.desired.release.as_ref().map(|release| release.namespace.as_str()))) {
+        return report(Reason::NotOwned, "it was never seen with this release's ownership metadata, and the policy does not trust the release to create it");
+    }
+    let Some(writer) = case.writer else { return report(Reason::OwnerUnclear, "no field manager of the release could be found, so nothing is created") };
+    if let Some(held) = case.ledger.and_then(|ledger| ledger.held(&Path::root(), case.now)) {
+        let message = format!("somebody deleted it {} times after it was created again; next try at {}", held.corrections, held.until);
+        return done(Judgement::plain(Verdict::Contested, Action::Reported, Reason::Contested, message));
+    }
+    match case.fence {
+        Fence::NotAsked => Step::Ask(Ask { fence: true, ..Ask::default() }),
+        Fence::Closed => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ReleasePending, "a newer or running release operation was seen")),
+        Fence::Unknown => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ServerError, "the release records could not be read")),
+        Fence::Clear => Step::Write(Box::new(plan::create(case.desired, writer))),
+    }
+}
+
+/// A release record is a claim, not authority: tenants can write Secrets. Unseen objects beyond a release's own
+/// namespace, and everything that grants rights, are not created on its word alone.
+fn creatable(key: &ObjectKey, release_namespace: Option<&str>) -> bool {
+    key.gvk.group != "rbac.authorization.k8s.io" && key.namespace.is_some() && key.namespace.as_deref() == release_namespace
+}
+
+fn in_sync(owned: &OwnedSet, live: &Value, assessment: Assessment) -> Judgement {
+    let mut judgement = Judgement::plain(Verdict::InSync, Action::None, Reason::AsDeclared, "as declared");
+    judgement.in_sync = Some(project::digest(&project::leaves(owned, live)));
+    judgement.accepted = assessment.accepted;
+    judgement
+}
+
+/// Drift that may not be corrected whatever the mode.
+fn stuck(assessment: Assessment) -> Judgement {
+    let (verdict, reason, message) = match (assessment.held.first(), assessment.unverified.first()) {
+        (Some((drift, held)), _) => {
+            let actor = drift.finding.actor.as_ref().map_or("somebody", |actor| actor.manager.as_str());
+            let message = format!("{} was corrected {} times against {actor}; next try at {}", drift.path, held.corrections, held.until);
+            (Verdict::Contested, Reason::Contested, message)
+        }
+        (None, Some((_, reason))) => (Verdict::Unknown, *reason, "nothing tells whether it was so when the release was deployed".to_owned()),
+        (None, None) => (Verdict::Unknown, Reason::Unverified, String::new()),
+    };
+    Judgement::plain(verdict, Action::Reported, reason, message).about(assessment)
+}
+
+fn reported(assessment: Assessment, why: Option<Reason>) -> Judgement {
+    let reason = why.or_else(|| assessment.drifts.first().map(|drift| drift.reason)).unwrap_or(Reason::FieldChanged);
+    Judgement::plain(Verdict::Drifted, Action::Reported, reason, differ(assessment.drifts.len())).about(assessment)
+}
+
+/// The judgement after the server said no to a write, or to the dry-run of that very write.
+pub fn refused(reason: Reason, assessment: Assessment) -> Judgement {
+    Judgement::plain(Verdict::Refused, Action::Reported, reason, "the server refuses the correction").about(assessment)
+}
+
+/// The judgement after a correction was accepted. `answer` is the server's response; it becomes the baseline of the
+/// paths that the write contained.
+pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: &Correction, answer: &Value) -> Judgement {
+    let assessment = assess(case, owned, before);
+    // Judged once more against the answer: what the server made of the written values is accepted by definition.
+    let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
+    let settled = assess(&after, owned, answer);
+    let corrected_paths: Vec<PathFinding> = assessment.drifts.into_iter().map(|drift| drift.finding).collect();
+    let mut judgement = if assessment.held.is_empty() && assessment.unverified.is_empty() {
+        let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, Reason::AsDeclared, put_back(corrected_paths.len()));
+        judgement.in_sync = Some(project::digest(&project::leaves(owned, answer)));
+        judgement
+    } else {
+        let held = Assessment { held: assessment.held, unverified: assessment.unverified, ..Assessment::default() };
+        let mut judgement = stuck(held);
+        judgement.action = Action::Corrected;
+        judgement
+    };
+    judgement.paths.extend(corrected_paths);
+    judgement.accepted = settled.accepted.into_iter().filter(|accepted| is_settled(accepted, correction, &assessment.accepted)).collect();
+    judgement
+}
+
+/// The written paths take the answered values; every other path keeps what was accepted before.
+fn is_settled(accepted: &AcceptedPath, correction: &Correction, before: &[AcceptedPath]) -> bool {
+    correction.touched.iter().any(|path| path.contains(&accepted.path) || accepted.path.contains(path)) || before.iter().any(|old| old.path == accepted.path)
+}
+
+/// The judgement after a missing object was created.
+pub fn recreated(case: &Case<'_>, owned: Option<&OwnedSet>, answer: &Value) -> Judgement {
+    let mut judgement = Judgement::plain(Verdict::InSync, Action::Recreated, Reason::ObjectMissing, "it was missing and was created again");
+    if let Some(owned) = owned {
+        let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
+        judgement.accepted = assess(&after, owned, answer).accepted;
+        judgement.in_sync = Some(project::digest(&project::leaves(owned, answer)));
+    }
+    judgement
+}
+
+fn shallow<'a>(case: &Case<'a>) -> Case<'a> {
+    Case { ..*case }
+}
+
+/// Drift as a write would meet it, for ledgers and audit lines.
+pub fn drifts(case: &Case<'_>) -> Vec<Drift> {
+    match (case.owned, case.live) {
+        (Some(owned), Live::Present(live)) => assess(case, owned, live).drifts,
+        _ => Vec::new(),
+    }
+}
+
+/// How the release writes, as this object shows.
+pub fn writer_of(live: &Value, case: &Case<'_>) -> Option<Writer> {
+    crate::manager::release_writer(&crate::manager::entries(live), case.prefer)
+}
+
+fn findings(assessment: &Assessment) -> Vec<PathFinding> {
+    let held = assessment.held.iter().map(|(drift, _)| drift);
+    let unverified = assessment.unverified.iter().map(|(drift, _)| drift);
+    assessment.drifts.iter().chain(held).chain(unverified).map(|drift| drift.finding.clone()).collect()
+}
+
+fn differ(count: usize) -> String {
+    if count == 1 { "one declared field differs".to_owned() } else { format!("{count} declared fields differ") }
+}
+
+fn put_back(count: usize) -> String {
+    if count == 1 { "one field was put back".to_owned() } else { format!("{count} fields were put back") }
+}
+
+fn done(judgement: Judgement) -> Step {
+    Step::Done(Box::new(judgement))
+}

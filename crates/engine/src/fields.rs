@@ -1,0 +1,100 @@
+//! Rewrites `managedFields` after a positional repair of a server-side release, so that the release's own apply entry
+//! holds the repaired paths again and no later `helm upgrade` meets a conflict (measured: a second patch that touches
+//! nothing but `managedFields` is stored as sent).
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{manager::Writer, owned::OwnedSet, path::Path};
+
+/// Which ownership a repair moves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Move {
+    /// The release's manager and way of writing: the entry that gains.
+    pub to: Writer,
+    /// Paths that every other entry loses and `to` gains.
+    pub paths: OwnedSet,
+    /// Items that no longer exist after the repair; every entry loses them.
+    pub gone: Vec<Path>,
+}
+
+/// The entries as read before the repair, with ownership moved. Entries that change nothing stay byte for byte.
+pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
+    let entries = before.pointer("/metadata/managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut found = false;
+    let mut out: Vec<Value> = Vec::with_capacity(entries.len() + 1);
+    for mut entry in entries {
+        let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+        let is_target = text("manager") == change.to.manager && text("operation") == change.to.operation.as_str() && text("subresource").is_empty();
+        let fields = OwnedSet::from_fields_v1(entry.get("fieldsV1").unwrap_or(&Value::Null));
+        let mut next = fields.clone();
+        for path in &change.gone {
+            next.remove_tree(path);
+        }
+        if is_target {
+            found = true;
+            next.extend(&change.paths);
+        } else {
+            next.subtract(&change.paths);
+        }
+        if next.is_empty() && !fields.is_empty() {
+            continue;
+        }
+        if next != fields {
+            entry["fieldsV1"] = next.to_fields_v1();
+        }
+        out.push(entry);
+    }
+    if !found {
+        out.push(json!({
+            "manager": change.to.manager,
+            "operation": change.to.operation.as_str(),
+            "apiVersion": before.get("apiVersion").cloned().unwrap_or_default(),
+            "time": now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": change.paths.to_fields_v1(),
+        }));
+    }
+    Value::Array(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::Operation;
+
+    #[test]
+    fn repaired_paths_go_home_and_emptied_entries_vanish() {
+        let before = json!({"apiVersion": "v1", "metadata": {"managedFields": [
+            {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:spec": {"f:selector": {}}}, "time": "T"},
+            {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": {"k:{\"port\":81}": {".": {}, "f:port": {}}}}}},
+            {"manager": "other", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}, "odd": 1}
+        ]}});
+        let port = |number: i64| json!({"f:spec": {"f:ports": {format!("k:{{\"port\":{number}}}"): {".": {}, "f:port": {}}}}});
+        let change = Move {
+            to: Writer { manager: "helm".into(), operation: Operation::Apply },
+            paths: OwnedSet::from_fields_v1(&port(80)),
+            gone: OwnedSet::from_fields_v1(&port(81)).paths().into_iter().take(1).collect(),
+        };
+        assert_eq!(
+            moved(&before, &change, Timestamp::UNIX_EPOCH),
+            json!([
+                {"manager": "helm", "operation": "Apply", "time": "T",
+                    "fieldsV1": {"f:spec": {"f:selector": {}, "f:ports": {"k:{\"port\":80}": {".": {}, "f:port": {}}}}}},
+                {"manager": "other", "operation": "Update", "subresource": "status", "fieldsV1": {"f:status": {}}, "odd": 1}
+            ])
+        );
+    }
+
+    #[test]
+    fn a_release_without_an_entry_gets_one() {
+        let change = Move {
+            to: Writer { manager: "helm".into(), operation: Operation::Update },
+            paths: OwnedSet::from_fields_v1(&json!({"f:data": {"f:k": {}}})),
+            gone: Vec::new(),
+        };
+        let entries = moved(&json!({"apiVersion": "v1", "metadata": {}}), &change, Timestamp::UNIX_EPOCH);
+        assert_eq!(entries[0]["time"], "1970-01-01T00:00:00Z");
+        assert_eq!(entries[0]["fieldsV1"], json!({"f:data": {"f:k": {}}}));
+    }
+}

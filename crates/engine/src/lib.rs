@@ -1,0 +1,24 @@
+//! Holdfast's judgement: pure functions over plain values. No I/O, no clock, no async.
+//!
+//! The way of a decision: [`normalise`] makes a declared object comparable; a forced server-side-apply dry-run tells
+//! its [`owned`] paths; [`project`] looks these up in the live object; [`assess`] sorts the differences; [`decide`]
+//! answers with the next step, and [`plan`] builds the write.
+
+pub mod answer;
+pub mod assess;
+pub mod canonical;
+pub mod case;
+pub mod collateral;
+pub mod contest;
+pub mod decide;
+pub mod equivalence;
+pub mod fields;
+pub mod manager;
+pub mod normalise;
+pub mod object;
+pub mod owned;
+pub mod patch;
+pub mod path;
+pub mod plan;
+pub mod project;
+pub mod redact;

@@ -1,0 +1,185 @@
+//! Reads `metadata.managedFields`: who holds a path, and under which manager a release writes.
+
+use holdfast_api::report::Actor;
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    normalise::RELEASE_NAME,
+    owned::OwnedSet,
+    path::{Path, Segment},
+};
+
+/// How a manager writes: the two kinds of entries the server keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+pub enum Operation {
+    /// Server-side apply.
+    Apply,
+    /// Every other write.
+    Update,
+}
+
+impl Operation {
+    /// The word the server writes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Apply => "Apply",
+            Self::Update => "Update",
+        }
+    }
+}
+
+/// One entry of `managedFields`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Field manager.
+    pub manager: String,
+    /// How it wrote.
+    pub operation: Operation,
+    /// Subresource it wrote through; empty for the object itself.
+    pub subresource: String,
+    /// When it last changed its fields, to the second.
+    pub time: Option<Timestamp>,
+    /// What it holds.
+    pub fields: OwnedSet,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawEntry {
+    #[serde(default)]
+    manager: String,
+    operation: Operation,
+    #[serde(default)]
+    subresource: String,
+    #[serde(default)]
+    time: Option<Timestamp>,
+    #[serde(default)]
+    fields_v1: Value,
+}
+
+/// The entries of a live object. An entry that cannot be read is left out: it names nobody.
+pub fn entries(live: &Value) -> Vec<Entry> {
+    let Some(Value::Array(raw)) = live.pointer("/metadata/managedFields") else { return Vec::new() };
+    raw.iter()
+        .filter_map(|entry| RawEntry::deserialize(entry).ok())
+        .map(|raw| Entry {
+            manager: raw.manager,
+            operation: raw.operation,
+            subresource: raw.subresource,
+            time: raw.time,
+            fields: OwnedSet::from_fields_v1(&raw.fields_v1),
+        })
+        .collect()
+}
+
+/// The entry that last wrote `path`: the newest of those that hold it.
+pub fn holder<'a>(entries: &'a [Entry], path: &Path) -> Option<&'a Entry> {
+    let mut wanted = OwnedSet::default();
+    wanted.insert_path(path);
+    entries.iter().filter(|entry| entry.fields.intersects(&wanted)).max_by_key(|entry| entry.time)
+}
+
+/// The actor of a change at `path`, where the server kept a trace of it.
+pub fn actor(entries: &[Entry], path: &Path) -> Option<Actor> {
+    holder(entries, path).map(|entry| Actor {
+        manager: entry.manager.clone(),
+        operation: entry.operation.as_str().to_owned(),
+        subresource: entry.subresource.clone(),
+        time: entry.time,
+        candidates: Vec::new(),
+    })
+}
+
+/// The manager and way of writing of a release.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Writer {
+    /// Field manager, at most 128 characters (a limit of the API server).
+    pub manager: String,
+    /// `Apply` for server-side releases, `Update` for client-side ones.
+    pub operation: Operation,
+}
+
+/// Under which manager the release of this object writes: the holder of the release-name annotation, never a literal
+/// `helm` (Flux and Cluster API's add-on provider write under other names). Where both kinds of entries hold it,
+/// `prefer` (what the release record says) decides.
+pub fn release_writer(entries: &[Entry], prefer: Option<Operation>) -> Option<Writer> {
+    let path = Path::of_fields(&["metadata", "annotations", RELEASE_NAME]);
+    let holders: Vec<&Entry> = entries.iter().filter(|entry| entry.subresource.is_empty() && holds_exactly(&entry.fields, &path)).collect();
+    let chosen = holders.iter().find(|entry| Some(entry.operation) == prefer).or_else(|| holders.iter().max_by_key(|entry| entry.time))?;
+    Some(Writer { manager: chosen.manager.clone(), operation: chosen.operation })
+}
+
+fn holds_exactly(fields: &OwnedSet, path: &Path) -> bool {
+    let mut wanted = OwnedSet::default();
+    wanted.insert_path(path);
+    fields.covers(&wanted)
+}
+
+/// Whether the entry of `writer` claims paths beyond `owned`: a forced apply of the manifest would remove these.
+pub fn claims_more(entries: &[Entry], writer: &Writer, owned: &OwnedSet) -> bool {
+    entries
+        .iter()
+        .filter(|entry| entry.operation == Operation::Apply && entry.manager == writer.manager && entry.subresource.is_empty())
+        .any(|entry| entry.fields.paths().iter().any(|path| !in_or_beside(owned, path)))
+}
+
+/// Whether the path is owned; a key field of an owned list item (`name` of a container) comes with the item.
+fn in_or_beside(owned: &OwnedSet, path: &Path) -> bool {
+    if holds_exactly(owned, path) {
+        return true;
+    }
+    match path.segments() {
+        [.., Segment::Key(keys), Segment::Field(name)] => keys.iter().any(|(key, _)| key == name) && !owned.below(&path.parent()).is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn live() -> Value {
+        json!({"metadata": {"managedFields": [
+            {"manager": "helm", "operation": "Apply", "time": "2026-01-01T00:00:00Z", "fieldsV1":
+                {"f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}, "f:spec": {"f:image": {}}}},
+            {"manager": "kubectl-edit", "operation": "Update", "time": "2026-01-02T00:00:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}, "f:image": {}}}},
+            {"manager": "kubectl", "operation": "Update", "subresource": "scale", "time": "2026-01-03T00:00:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+            {"manager": "broken", "operation": "Nonsense"}
+        ]}})
+    }
+
+    #[test]
+    fn the_newest_holder_is_named() {
+        let entries = entries(&live());
+        assert_eq!(entries.len(), 3, "what cannot be read names nobody");
+        let replicas = actor(&entries, &Path::of_fields(&["spec", "replicas"])).unwrap();
+        assert_eq!((replicas.manager.as_str(), replicas.subresource.as_str()), ("kubectl", "scale"));
+        assert_eq!(actor(&entries, &Path::of_fields(&["spec", "image"])).unwrap().manager, "kubectl-edit");
+        assert_eq!(actor(&entries, &Path::of_fields(&["spec", "other"])), None);
+    }
+
+    #[test]
+    fn the_release_writes_under_its_own_name() {
+        assert_eq!(release_writer(&entries(&live()), None), Some(Writer { manager: "helm".into(), operation: Operation::Apply }));
+        let mut mixed = live();
+        mixed["metadata"]["managedFields"][1]["fieldsV1"]["f:metadata"] = json!({"f:annotations": {"f:meta.helm.sh/release-name": {}}});
+        let mixed = entries(&mixed);
+        assert_eq!(release_writer(&mixed, Some(Operation::Apply)).unwrap().manager, "helm");
+        assert_eq!(release_writer(&mixed, Some(Operation::Update)).unwrap().manager, "kubectl-edit");
+        assert_eq!(release_writer(&[], None), None);
+    }
+
+    #[test]
+    fn a_claim_beyond_the_manifest_is_seen() {
+        let entries = entries(&live());
+        let writer = release_writer(&entries, None).unwrap();
+        let mut owned = OwnedSet::from_fields_v1(&json!({"f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}}));
+        assert!(claims_more(&entries, &writer, &owned));
+        owned.insert_path(&Path::of_fields(&["spec", "image"]));
+        assert!(!claims_more(&entries, &writer, &owned));
+    }
+}

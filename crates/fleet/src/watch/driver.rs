@@ -1,0 +1,140 @@
+//! Carries out what the machine decides, for one watch.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
+
+use super::{
+    decode::Decode,
+    machine::{Input, Machine, Next, Step, Update},
+    source::{Source, SourceError},
+    target::WatchKey,
+};
+
+/// How long a server may take to accept a watch. A server that fills its cache first takes seconds.
+const OPEN_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long a server may take for one page.
+const PAGE_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Takes what a watch has to say.
+pub trait Consumer<T>: Send {
+    /// Takes one update. Waiting here is back pressure: nothing is read meanwhile. `false` ends the watch.
+    fn deliver(&mut self, update: Update<T>) -> impl Future<Output = bool> + Send;
+
+    /// Hears of each restart and of the listing used from then on.
+    fn stepped(&mut self, machine: &Machine, step: &Step<T>);
+}
+
+/// What came in, owned.
+enum Arrived {
+    Opened,
+    Line(Bytes),
+    Ended,
+    Silent,
+    Page(Bytes),
+    Failed(SourceError),
+    Moved,
+    Woke,
+}
+
+/// Runs one watch until the consumer wants no more. To be dropped to cancel: every await may be the last one.
+///
+/// `sources` holds the connection in use. When it is replaced the watch goes on over the new one from where it stands.
+pub async fn run<S, D, C>(key: &WatchKey, mut sources: watch::Receiver<Arc<S>>, decode: &D, mut machine: Machine, mut consumer: C)
+where
+    S: Source,
+    D: Decode,
+    C: Consumer<D::Item>,
+{
+    let mut lines: Option<S::Lines> = None;
+    let mut step = machine.start();
+    loop {
+        consumer.stepped(&machine, &step);
+        for update in step.updates {
+            if !consumer.deliver(update).await {
+                return;
+            }
+        }
+        let arrived = perform(key, &mut sources, &mut lines, step.next).await;
+        let input = match &arrived {
+            Arrived::Opened => Input::Opened,
+            Arrived::Line(line) => Input::Line(line),
+            Arrived::Ended => Input::Ended,
+            Arrived::Silent => Input::Silent,
+            Arrived::Page(page) => Input::Page(page),
+            Arrived::Failed(error) => Input::Failed(*error),
+            Arrived::Moved => Input::Moved,
+            Arrived::Woke => Input::Woke,
+        };
+        step = machine.step(Instant::now(), input, |object| decode.decode(key, object));
+    }
+}
+
+async fn perform<S: Source>(
+    key: &WatchKey,
+    sources: &mut watch::Receiver<Arc<S>>,
+    lines: &mut Option<S::Lines>,
+    next: Next,
+) -> Arrived {
+    match next {
+        Next::Read { silence } => {
+            let Some(open) = lines else { return Arrived::Ended };
+            tokio::select! {
+                biased;
+                // Cancel-safe: only marks the value as seen.
+                () = replaced(sources) => Arrived::Moved,
+                // Cancel-safe: a line not taken stays in the stream.
+                line = timeout(silence, open.next()) => match line {
+                    Ok(Some(Ok(line))) => Arrived::Line(line),
+                    Ok(Some(Err(error))) => Arrived::Failed(error),
+                    Ok(None) => Arrived::Ended,
+                    Err(_) => Arrived::Silent,
+                },
+            }
+        }
+        Next::Open(open) => {
+            *lines = None;
+            let source = Arc::clone(&sources.borrow_and_update());
+            match timeout(OPEN_DEADLINE, source.watch(key, &open)).await {
+                Ok(Ok(opened)) => {
+                    *lines = Some(opened);
+                    Arrived::Opened
+                }
+                Ok(Err(error)) => Arrived::Failed(error),
+                Err(_) => Arrived::Failed(SourceError::Timeout),
+            }
+        }
+        Next::List(page) => {
+            *lines = None;
+            let source = Arc::clone(&sources.borrow_and_update());
+            match timeout(PAGE_DEADLINE, source.list(key, &page)).await {
+                Ok(Ok(page)) => Arrived::Page(page),
+                Ok(Err(error)) => Arrived::Failed(error),
+                Err(_) => Arrived::Failed(SourceError::Timeout),
+            }
+        }
+        Next::Sleep(delay) => {
+            *lines = None;
+            tokio::select! {
+                biased;
+                // A new connection may have cured what we sleep over. Cancel-safe: only marks the value as seen.
+                () = replaced(sources) => Arrived::Moved,
+                // Cancel-safe: the delay starts anew with the next step.
+                () = tokio::time::sleep(delay) => Arrived::Woke,
+            }
+        }
+    }
+}
+
+/// Completes when the connection was replaced; never once nobody is left who could replace it.
+async fn replaced<S>(sources: &mut watch::Receiver<S>) {
+    if sources.changed().await.is_err() {
+        std::future::pending().await
+    }
+}

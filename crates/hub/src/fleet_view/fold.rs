@@ -1,0 +1,134 @@
+//! From the four lists to the fleet view. Pure.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{ClusterEntry, ClusterName, Credential, FleetView, Gate, LivePolicy, OwnerRef, collect::Objects};
+use crate::policy::{DefaultMode, PolicyName, PolicySet};
+
+/// What the hub needs of a Cluster API `Cluster`, whatever version it was read at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterInput {
+    /// The object.
+    pub owner: OwnerRef,
+    /// Its labels.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// Field or annotation.
+    pub paused: bool,
+    /// Whether its control plane was ever usable.
+    pub initialised: bool,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+}
+
+/// A Secret that holds a kubeconfig.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SecretInput {
+    /// The cluster it is for.
+    pub cluster: ClusterName,
+    /// The Secret.
+    pub owner: OwnerRef,
+    /// Its labels.
+    pub labels: Arc<BTreeMap<String, String>>,
+    /// Marked by `holdfast.dev/kubeconfig=true`: makes a cluster also without a `Cluster`.
+    pub labelled: bool,
+    /// Annotation `cluster.x-k8s.io/paused`.
+    pub paused: bool,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// SHA-256 of the kubeconfig's bytes, so that the same bytes are parsed once. Never leaves the process.
+    pub(super) digest: Option<[u8; 32]>,
+    /// What became of the kubeconfig.
+    pub credential: Credential,
+}
+
+/// The lists; `None` while one was not read completely yet.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// `Cluster`s; empty where the kind is not served.
+    pub clusters: Option<Arc<Objects<ClusterInput>>>,
+    /// Secrets with Cluster API's label.
+    pub capi_secrets: Option<Arc<Objects<SecretInput>>>,
+    /// Secrets with Holdfast's label.
+    pub labelled_secrets: Option<Arc<Objects<SecretInput>>>,
+    /// Policies.
+    pub policies: Option<Arc<Objects<LivePolicy>>>,
+}
+
+/// The view that follows from the lists; `before` is the last one, for what outlives a Secret and for sharing what did not change.
+pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> FleetView {
+    let (Some(clusters), Some(capi), Some(labelled), Some(policies)) =
+        (&inputs.clusters, &inputs.capi_secrets, &inputs.labelled_secrets, &inputs.policies)
+    else {
+        return FleetView::default();
+    };
+
+    let mut secrets = choose_secrets(labelled.values().chain(capi.values()));
+    let mut entries = BTreeMap::new();
+    for (name, input) in clusters.iter() {
+        let cluster = ClusterName::from(name);
+        let credential = secrets.remove(&cluster).map_or(Credential::Missing, |secret| secret.credential.clone());
+        let gate = gate(input.deleting, input.initialised, input.paused);
+        add(&mut entries, before, cluster, Arc::clone(&input.labels), input.owner.clone(), gate, credential);
+    }
+    // What is left has no `Cluster`. Cluster API's own Secrets outlive theirs for a moment and are no cluster of their own.
+    for (cluster, secret) in secrets.into_iter().filter(|(_, secret)| secret.labelled) {
+        let gate = gate(secret.deleting, true, secret.paused);
+        add(&mut entries, before, cluster, Arc::clone(&secret.labels), secret.owner.clone(), gate, secret.credential.clone());
+    }
+
+    let named = policies.iter().map(|(name, live)| (PolicyName::from(name), &live.input));
+    let compiled = PolicySet::compile(named, default_mode);
+    let policies = if *before.policies == compiled { Arc::clone(&before.policies) } else { Arc::new(compiled) };
+    FleetView { complete: true, clusters: entries, policies }
+}
+
+/// One Secret per cluster: the one with Holdfast's label was put there for Holdfast, so it wins over Cluster API's administrator;
+/// among equals the name that sorts first.
+fn choose_secrets<'a>(secrets: impl Iterator<Item = &'a Arc<SecretInput>>) -> BTreeMap<ClusterName, &'a SecretInput> {
+    let mut chosen: BTreeMap<ClusterName, &SecretInput> = BTreeMap::new();
+    let rank = |secret: &SecretInput| (!secret.labelled, Arc::clone(&secret.owner.name));
+    for secret in secrets {
+        chosen
+            .entry(secret.cluster.clone())
+            .and_modify(|other| {
+                if rank(secret) < rank(other) {
+                    *other = secret;
+                }
+            })
+            .or_insert(secret);
+    }
+    chosen
+}
+
+fn gate(deleting: bool, initialised: bool, paused: bool) -> Gate {
+    match (deleting, initialised, paused) {
+        (true, _, _) => Gate::Deleting,
+        (false, false, _) => Gate::NotInitialised,
+        (false, true, true) => Gate::Paused,
+        (false, true, false) => Gate::Open,
+    }
+}
+
+fn add(
+    entries: &mut BTreeMap<ClusterName, Arc<ClusterEntry>>,
+    before: &FleetView,
+    name: ClusterName,
+    labels: Arc<BTreeMap<String, String>>,
+    owner: OwnerRef,
+    gate: Gate,
+    credential: Credential,
+) {
+    // A cluster that was made anew under its old name has nothing to do with the old one's credentials.
+    let old = before.clusters.get(&name).filter(|old| old.owner.uid == owner.uid);
+    let previous = match (&credential, old) {
+        (Credential::Missing, Some(old)) => match &old.credential {
+            Credential::Ready(kubeconfig) => Some(Arc::clone(kubeconfig)),
+            Credential::Missing => old.previous.clone(),
+            Credential::Rejected(_) => None,
+        },
+        _ => None,
+    };
+    let entry = ClusterEntry { name: name.clone(), labels, owner, gate, credential, previous };
+    let entry = old.filter(|old| ***old == entry).map_or_else(|| Arc::new(entry), Arc::clone);
+    entries.insert(name, entry);
+}

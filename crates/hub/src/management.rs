@@ -1,0 +1,121 @@
+//! Calls to the management cluster: a client with deadlines and without hidden retries, and failures as words.
+
+use std::{future::Future, time::Duration};
+
+use kube::{
+    Client, Config, Error,
+    client::ClientBuilder,
+    runtime::watcher,
+};
+use tokio::time::timeout;
+use tower::{BoxError, util::MapFutureLayer};
+
+/// How long a server may take until the first byte of an answer. Watches send theirs at once, lists when they are complete.
+const HEADERS: Duration = Duration::from_secs(30);
+/// How long a whole call may take.
+const CALL: Duration = Duration::from_secs(10);
+
+/// Why a call to the management cluster failed. Never carries what the server said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a call to the management cluster failed: {}", self.as_str())]
+pub enum Failure {
+    /// No answer in time.
+    Timeout,
+    /// No connection.
+    Unreachable,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+    /// 404: the object or the kind.
+    NotFound,
+    /// 409 about a resource version or UID.
+    Conflict,
+    /// 409 about a name that is taken.
+    AlreadyExists,
+    /// 410: the version to watch from is too old.
+    Expired,
+    /// 422.
+    Invalid,
+    /// 429 or 503.
+    Throttled,
+    /// Another error answer.
+    Server,
+    /// An answer that cannot be read.
+    BadAnswer,
+}
+
+impl Failure {
+    /// One word for logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "Timeout",
+            Self::Unreachable => "Unreachable",
+            Self::Unauthorized => "Unauthorized",
+            Self::Forbidden => "Forbidden",
+            Self::NotFound => "NotFound",
+            Self::Conflict => "Conflict",
+            Self::AlreadyExists => "AlreadyExists",
+            Self::Expired => "Expired",
+            Self::Invalid => "Invalid",
+            Self::Throttled => "Throttled",
+            Self::Server => "Server",
+            Self::BadAnswer => "BadAnswer",
+        }
+    }
+
+    /// The failure of a call.
+    pub fn of(error: &Error) -> Self {
+        match error {
+            Error::Api(status) if status.is_already_exists() => Self::AlreadyExists,
+            Error::Api(status) => Self::of_code(status.code),
+            Error::HyperError(_) | Error::Service(_) => Self::Unreachable,
+            _ => Self::BadAnswer,
+        }
+    }
+
+    /// The failure of a watch.
+    pub fn of_watch(error: &watcher::Error) -> Self {
+        match error {
+            watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => {
+                Self::of(error)
+            }
+            watcher::Error::WatchError(status) => Self::of_code(status.code),
+            watcher::Error::NoResourceVersion => Self::BadAnswer,
+        }
+    }
+
+    const fn of_code(code: u16) -> Self {
+        match code {
+            401 => Self::Unauthorized,
+            403 => Self::Forbidden,
+            404 => Self::NotFound,
+            409 => Self::Conflict,
+            410 => Self::Expired,
+            422 => Self::Invalid,
+            429 | 503 => Self::Throttled,
+            _ => Self::Server,
+        }
+    }
+}
+
+/// A client for the management cluster. It never retries by itself, and gives up on a server that does not answer.
+pub fn client(mut config: Config) -> Result<Client, Error> {
+    config.default_retry = false;
+    config.connect_timeout = Some(Duration::from_secs(10));
+    let deadline = MapFutureLayer::new(answer_in_time);
+    Ok(ClientBuilder::try_from(config)?.with_layer(&deadline).build())
+}
+
+async fn answer_in_time<T>(answer: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
+    timeout(HEADERS, answer).await.unwrap_or_else(|_| Err(BoxError::from(Failure::Timeout)))
+}
+
+/// Makes one call with a deadline.
+pub async fn call<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    match timeout(CALL, answer).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(Failure::of(&error)),
+        Err(_) => Err(Failure::Timeout),
+    }
+}

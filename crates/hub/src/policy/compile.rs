@@ -1,0 +1,239 @@
+//! From what a policy says to what it means. A [`Policy`] cannot hold nonsense; whatever cannot become one is a [`PolicyError`].
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_api::{
+    duration::Span,
+    policy::{BlastRadius, Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
+};
+use holdfast_engine::path::PathError;
+
+use super::{
+    Glob, Ignore, PolicyName,
+    glob::GlobTooLong,
+    selector::{Of, Selector, SelectorProblem},
+};
+
+/// Shortest audit interval.
+const MIN_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Why a policy is not in force. One sentence for people, one word for programs; it never repeats what the policy says.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct PolicyError {
+    /// The field, as a path such as `spec.ignore[2].paths[0]`.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl PolicyError {
+    /// The reason of the condition `Accepted`.
+    pub const fn reason(&self) -> &'static str {
+        match self.problem {
+            Problem::Unsupported => "Unsupported",
+            _ => "Invalid",
+        }
+    }
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The spec does not have the shape of a policy.
+    #[error("this hub cannot read the policy; it was probably written for another version")]
+    Unreadable,
+    /// The field means something that this hub does not do yet.
+    #[error("this release of Holdfast supports only the default here; take the field out")]
+    Unsupported,
+    /// The interval is too short.
+    #[error("the shortest interval is 30s")]
+    Interval,
+    /// A contest window or number of rounds makes no sense.
+    #[error("a contest has 2 to 20 rounds in a window from 1s to 24h")]
+    Contest,
+    /// A rule without paths and managers would ignore whole objects by accident.
+    #[error("give paths or managers; to ignore whole objects use paths: ['']")]
+    EmptyIgnoreRule,
+    /// The selector is wrong.
+    #[error("{0}")]
+    Selector(SelectorProblem),
+    /// The glob is wrong.
+    #[error("{0}")]
+    Glob(GlobTooLong),
+    /// The path is wrong.
+    #[error("{0}")]
+    Path(PathError),
+}
+
+pub(super) fn at(field: &str, problem: Problem) -> PolicyError {
+    PolicyError { field: field.to_owned(), problem }
+}
+
+/// When a path counts as fought over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContestRule {
+    /// Alternations of the same two values.
+    pub rounds: u32,
+    /// Time in which they must happen.
+    pub window: Duration,
+}
+
+impl Default for ContestRule {
+    fn default() -> Self {
+        Self { rounds: 3, window: Duration::from_secs(30 * 60) }
+    }
+}
+
+/// What to do about drift of one release: what the winning policy says, ready for use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// The policy it comes from; `None` for `--default-mode`.
+    pub policy: Option<PolicyName>,
+    /// `Warn` or `Correct`; a release under `Off` has no guard.
+    pub mode: Mode,
+    /// Time between audits, before jitter.
+    pub interval: Duration,
+    /// Accepted drift.
+    pub ignore: Arc<[Ignore]>,
+    /// Whether missing cluster-scoped objects, RBAC objects and objects of other namespaces may be created.
+    pub trust: bool,
+    /// What a newest record with status `failed` means.
+    pub on_failed: OnFailedRelease,
+    /// Keep detecting, stop correcting.
+    pub suspend: bool,
+    /// When a path counts as fought over.
+    pub contest: ContestRule,
+}
+
+impl Guard {
+    /// The guard of a release that no policy selects, on a hub with `--default-mode Warn`.
+    pub fn default_warn() -> Self {
+        Self {
+            policy: None,
+            mode: Mode::Warn,
+            interval: DEFAULT_INTERVAL.0,
+            ignore: Arc::from([]),
+            trust: false,
+            on_failed: OnFailedRelease::Report,
+            suspend: false,
+            contest: ContestRule::default(),
+        }
+    }
+}
+
+/// A policy that makes sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub(super) name: PolicyName,
+    pub(super) priority: i32,
+    pub(super) clusters: Selector,
+    releases: Box<[ReleaseMatcher]>,
+    plain: Arc<Guard>,
+    trusted: Arc<Guard>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ReleaseMatcher {
+    name: Option<Glob>,
+    namespace: Option<Glob>,
+    trust: bool,
+}
+
+impl Policy {
+    /// Compiles a policy as a whole: the first thing wrong with it is its error.
+    pub fn compile(name: PolicyName, spec: &DriftPolicySpec) -> Result<Self, PolicyError> {
+        refuse_unsupported(spec)?;
+        if spec.interval.0 < MIN_INTERVAL {
+            return Err(at("spec.interval", Problem::Interval));
+        }
+        let clusters = Selector::compile(&spec.cluster_selector, Of::Labels)
+            .map_err(|error| at(&format!("spec.clusterSelector.{}", error.field), Problem::Selector(error.problem)))?;
+        let releases = spec.releases.iter().enumerate().map(|(index, release)| ReleaseMatcher::compile(release, index));
+        let ignore = spec.ignore.iter().enumerate().map(|(index, rule)| Ignore::compile(rule, &format!("spec.ignore[{index}]")));
+        let plain = Guard {
+            policy: Some(name.clone()),
+            mode: spec.mode,
+            interval: spec.interval.0,
+            ignore: ignore.collect::<Result<_, _>>()?,
+            trust: false,
+            on_failed: spec.on_failed_release,
+            suspend: spec.suspend,
+            contest: contest(spec.contest)?,
+        };
+        let trusted = Guard { trust: true, ..plain.clone() };
+        Ok(Self {
+            name,
+            priority: spec.priority,
+            clusters,
+            releases: releases.collect::<Result<_, _>>()?,
+            plain: Arc::new(plain),
+            trusted: Arc::new(trusted),
+        })
+    }
+
+    /// The guard for a release, if the policy selects it.
+    pub(super) fn guard(&self, namespace: &str, release: &str) -> Option<&Arc<Guard>> {
+        let mut selected = self.releases.is_empty();
+        let mut trust = false;
+        for matcher in self.releases.iter().filter(|matcher| matcher.matches(namespace, release)) {
+            selected = true;
+            trust |= matcher.trust;
+        }
+        selected.then_some(if trust { &self.trusted } else { &self.plain })
+    }
+
+    /// Its mode.
+    pub(super) fn mode(&self) -> Mode {
+        self.plain.mode
+    }
+}
+
+impl ReleaseMatcher {
+    fn compile(release: &ReleaseSelector, index: usize) -> Result<Self, PolicyError> {
+        let glob = |text: &Option<String>, name: &str| {
+            text.as_deref()
+                .map(Glob::parse)
+                .transpose()
+                .map_err(|problem| at(&format!("spec.releases[{index}].{name}"), Problem::Glob(problem)))
+        };
+        Ok(Self {
+            name: glob(&release.name, "name")?,
+            namespace: glob(&release.namespace, "namespace")?,
+            trust: release.trust.is_some(),
+        })
+    }
+
+    fn matches(&self, namespace: &str, name: &str) -> bool {
+        self.namespace.as_ref().is_none_or(|glob| glob.matches(namespace)) && self.name.as_ref().is_none_or(|glob| glob.matches(name))
+    }
+}
+
+fn contest(contest: Option<Contest>) -> Result<ContestRule, PolicyError> {
+    let Some(Contest { rounds, window: Span(window) }) = contest else { return Ok(ContestRule::default()) };
+    let day = Duration::from_secs(86_400);
+    if (2..=20).contains(&rounds) && (Duration::from_secs(1)..=day).contains(&window) {
+        Ok(ContestRule { rounds, window })
+    } else {
+        Err(at("spec.contest", Problem::Contest))
+    }
+}
+
+/// A field this release does not act on is refused unless it says what happens anyway: never silently ignored.
+fn refuse_unsupported(spec: &DriftPolicySpec) -> Result<(), PolicyError> {
+    let default_limit =
+        |limit: &Limit| limit.corrections_per_minute == 60 && limit.blast_radius.is_none_or(|radius| radius == DEFAULT_BLAST_RADIUS);
+    let fields = [
+        ("spec.foreign", matches!(spec.foreign, Some(Foreign::Ignore | Foreign::Remove))),
+        ("spec.exclusive", !spec.exclusive.is_empty()),
+        ("spec.enforce", !spec.enforce.is_empty()),
+        ("spec.recreate", matches!(spec.recreate, Some(Recreate::OnImmutable))),
+        ("spec.limit", spec.limit.as_ref().is_some_and(|limit| !default_limit(limit))),
+    ];
+    match fields.iter().find(|(_, unsupported)| *unsupported) {
+        Some((field, _)) => Err(at(field, Problem::Unsupported)),
+        None => Ok(()),
+    }
+}
+
+const DEFAULT_BLAST_RADIUS: BlastRadius = BlastRadius { percent: 30, min_objects: 20 };

@@ -1,0 +1,19 @@
+//! Policies: what users write (`DriftPolicy`) compiled into what the reconcilers act on ([`Guard`]).
+//!
+//! Compilation is pure and total: a policy is in force as a whole or not at all, and what became of it is written to its status by
+//! [`status`].
+
+mod compile;
+mod glob;
+mod ignore;
+mod selector;
+mod set;
+pub mod status;
+#[cfg(test)]
+mod tests;
+
+pub use compile::{ContestRule, Guard, Policy, PolicyError, Problem};
+pub use glob::{Glob, GlobTooLong};
+pub use ignore::{Ignore, Texts};
+pub use selector::{Of, Selector, SelectorError, SelectorProblem};
+pub use set::{Acceptance, DefaultMode, PolicyInput, PolicyName, PolicySet};

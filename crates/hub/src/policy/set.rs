@@ -1,0 +1,125 @@
+//! All policies of the hub and which of them decides about a release.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use holdfast_api::policy::{DriftPolicySpec, Mode};
+
+use super::{
+    Guard, Policy, PolicyError,
+    compile::{Problem, at},
+};
+use crate::fleet_view::ClusterEntry;
+
+/// Namespace and name of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PolicyName {
+    /// Namespace; the policy selects clusters of this namespace only.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl PolicyName {
+    /// A name from its parts.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: Arc::from(namespace), name: Arc::from(name) }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What is done about releases that no policy selects (`--default-mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultMode {
+    /// They are not watched.
+    #[default]
+    Off,
+    /// They are watched and reported.
+    Warn,
+}
+
+/// One policy as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyInput {
+    /// Generation of the object.
+    pub generation: i64,
+    /// UID of the object.
+    pub uid: String,
+    /// Its spec; `None` where it does not have the shape of one.
+    pub spec: Option<DriftPolicySpec>,
+}
+
+/// Whether a policy is in force, and what that was said about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acceptance {
+    /// Generation this is about.
+    pub generation: i64,
+    /// `Err`: nothing of the policy is applied.
+    pub result: Result<(), PolicyError>,
+}
+
+/// The policies in force, in the order in which they win.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PolicySet {
+    policies: Vec<Policy>,
+    acceptance: BTreeMap<PolicyName, Acceptance>,
+    default: Option<Arc<Guard>>,
+}
+
+impl PolicySet {
+    /// Compiles what was read. An invalid policy touches no other.
+    pub fn compile<'a>(inputs: impl IntoIterator<Item = (PolicyName, &'a PolicyInput)>, default_mode: DefaultMode) -> Self {
+        let mut policies = Vec::new();
+        let mut acceptance = BTreeMap::new();
+        for (name, input) in inputs {
+            let compiled = match &input.spec {
+                Some(spec) => Policy::compile(name.clone(), spec),
+                None => Err(at("spec", Problem::Unreadable)),
+            };
+            let result = compiled.map(|policy| policies.push(policy));
+            acceptance.insert(name, Acceptance { generation: input.generation, result });
+        }
+        policies.sort_by(|a: &Policy, b: &Policy| b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name)));
+        let default = (default_mode == DefaultMode::Warn).then(|| Arc::new(Guard::default_warn()));
+        Self { policies, acceptance, default }
+    }
+
+    /// The guard of a release: that of the highest priority among the policies that select it, then of the name that sorts first.
+    /// `None`: the release is not watched, because no policy selects it or the winner says `Off`.
+    pub fn decide(&self, cluster: &ClusterEntry, release_namespace: &str, release_name: &str) -> Option<Arc<Guard>> {
+        let winner = self.selecting(cluster).find_map(|policy| policy.guard(release_namespace, release_name));
+        winner.or(self.default.as_ref()).filter(|guard| guard.mode != Mode::Off).cloned()
+    }
+
+    /// Whether any release of the cluster could have a guard, so that the hub connects to it and reports about it.
+    pub fn selects(&self, cluster: &ClusterEntry) -> bool {
+        self.default.is_some() || self.selecting(cluster).any(|policy| policy.mode() != Mode::Off)
+    }
+
+    /// The policies that select the cluster, winners first.
+    fn selecting(&self, cluster: &ClusterEntry) -> impl Iterator<Item = &Policy> {
+        self.policies.iter().filter(|policy| policy.name.namespace == cluster.name.namespace && policy.clusters.matches(&cluster.labels))
+    }
+
+    /// How many of `clusters` each policy in force selects.
+    pub fn selected_clusters<'a>(&self, clusters: impl IntoIterator<Item = &'a ClusterEntry>) -> BTreeMap<PolicyName, u64> {
+        let mut counts: BTreeMap<PolicyName, u64> = self.policies.iter().map(|policy| (policy.name.clone(), 0)).collect();
+        for cluster in clusters {
+            for policy in self.selecting(cluster) {
+                if let Some(count) = counts.get_mut(&policy.name) {
+                    *count += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    /// What became of each policy that was read.
+    pub fn acceptance(&self) -> &BTreeMap<PolicyName, Acceptance> {
+        &self.acceptance
+    }
+}

@@ -1,0 +1,225 @@
+//! Policies by table: what compiles, who decides, what is ignored.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use holdfast_api::policy::{DriftPolicySpec, Mode};
+use holdfast_engine::{
+    object::{Gvk, ObjectKey},
+    path::{Path, Segment},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet_view::{ClusterEntry, ClusterName, Credential, Gate, OwnerRef};
+
+fn spec(value: Value) -> DriftPolicySpec {
+    serde_json::from_value(value).unwrap()
+}
+
+fn with(mut extra: Value) -> DriftPolicySpec {
+    extra.as_object_mut().unwrap().entry("clusterSelector").or_insert(json!({}));
+    spec(extra)
+}
+
+fn cluster(namespace: &str, labels: &[(&str, &str)]) -> ClusterEntry {
+    ClusterEntry {
+        name: ClusterName::new(namespace, "c1"),
+        labels: Arc::new(labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
+        owner: OwnerRef { api_version: "v1".into(), kind: "Secret".into(), name: "c1".into(), uid: "u".into() },
+        gate: Gate::Open,
+        credential: Credential::Missing,
+        previous: None,
+    }
+}
+
+fn set(policies: &[(&str, &str, Value)], default_mode: DefaultMode) -> PolicySet {
+    let inputs: BTreeMap<PolicyName, PolicyInput> = policies
+        .iter()
+        .map(|(namespace, name, value)| {
+            let spec = serde_json::from_value(value.clone()).ok();
+            (PolicyName::new(namespace, name), PolicyInput { generation: 1, uid: String::new(), spec })
+        })
+        .collect();
+    PolicySet::compile(inputs.iter().map(|(name, input)| (name.clone(), input)), default_mode)
+}
+
+fn error(value: Value) -> PolicyError {
+    Policy::compile(PolicyName::new("fleet", "p"), &with(value)).unwrap_err()
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let table = [
+        (json!({"interval": "10s"}), "spec.interval", "Invalid"),
+        (json!({"interval": "29s999ms"}), "spec.interval", "Invalid"),
+        (json!({"clusterSelector": {"matchLabels": {"a b": "x"}}}), "spec.clusterSelector.matchLabels", "Invalid"),
+        (
+            json!({"clusterSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "In"}]}}),
+            "spec.clusterSelector.matchExpressions[1]",
+            "Invalid",
+        ),
+        (json!({"releases": [{"name": "x".repeat(300)}]}), "spec.releases[0].name", "Invalid"),
+        (json!({"releases": [{}, {"namespace": "x".repeat(300)}]}), "spec.releases[1].namespace", "Invalid"),
+        (json!({"ignore": [{"paths": [""]}, {"reason": "none"}]}), "spec.ignore[1]", "Invalid"),
+        (json!({"ignore": [{"paths": ["/spec", "spec/replicas"]}]}), "spec.ignore[0].paths[1]", "Invalid"),
+        (json!({"ignore": [{"managers": ["x".repeat(300)]}]}), "spec.ignore[0].managers[0]", "Invalid"),
+        (json!({"ignore": [{"paths": [""], "target": {"kind": "x".repeat(300)}}]}), "spec.ignore[0].target.kind", "Invalid"),
+        (
+            json!({"ignore": [{"paths": [""], "target": {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn"}]}}}]}),
+            "spec.ignore[0].target.labelSelector.matchExpressions[0]",
+            "Invalid",
+        ),
+        (json!({"contest": {"rounds": 1}}), "spec.contest", "Invalid"),
+        (json!({"contest": {"window": "0s"}}), "spec.contest", "Invalid"),
+        (json!({"contest": {"window": "25h"}}), "spec.contest", "Invalid"),
+        (json!({"foreign": "Remove"}), "spec.foreign", "Unsupported"),
+        (json!({"foreign": "Ignore"}), "spec.foreign", "Unsupported"),
+        (json!({"exclusive": [{"paths": ["/spec"]}]}), "spec.exclusive", "Unsupported"),
+        (json!({"enforce": [{"paths": ["/spec"]}]}), "spec.enforce", "Unsupported"),
+        (json!({"recreate": "OnImmutable"}), "spec.recreate", "Unsupported"),
+        (json!({"limit": {"correctionsPerMinute": 10}}), "spec.limit", "Unsupported"),
+        (json!({"limit": {"blastRadius": {"percent": 50, "minObjects": 20}}}), "spec.limit", "Unsupported"),
+    ];
+    for (value, field, reason) in table {
+        let error = error(value.clone());
+        assert_eq!((error.field.as_str(), error.reason()), (field, reason), "{value}");
+        assert!(error.to_string().starts_with(&format!("{field}: ")), "{error}");
+    }
+}
+
+#[test]
+fn an_error_does_not_repeat_what_the_policy_says() {
+    for value in [
+        json!({"clusterSelector": {"matchLabels": {"CANARY!": "x"}}}),
+        json!({"ignore": [{"paths": ["CANARY!"]}]}),
+        json!({"releases": [{"name": "CANARY!".repeat(60)}]}),
+    ] {
+        assert!(!error(value).to_string().contains("CANARY"));
+    }
+}
+
+#[test]
+fn a_default_that_is_spelled_out_is_no_unsupported_field() {
+    let value = json!({
+        "foreign": "Report", "recreate": "Never",
+        "limit": {"correctionsPerMinute": 60, "blastRadius": {"percent": 30, "minObjects": 20}},
+        "contest": {"rounds": 5, "window": "1h"}, "exclusive": [], "enforce": [],
+    });
+    let policies = set(&[("fleet", "p", json!({"clusterSelector": {}, "contest": value["contest"]}))], DefaultMode::Off);
+    assert!(Policy::compile(PolicyName::new("fleet", "p"), &with(value)).is_ok());
+    let guard = policies.decide(&cluster("fleet", &[]), "shop", "web").unwrap();
+    assert_eq!(guard.contest, ContestRule { rounds: 5, window: Duration::from_secs(3600) });
+    assert_eq!((guard.mode, guard.interval), (Mode::Warn, Duration::from_secs(600)));
+}
+
+#[test]
+fn the_highest_priority_decides_then_the_name() {
+    let policies = set(
+        &[
+            ("fleet", "b-base", json!({"clusterSelector": {}})),
+            ("fleet", "a-base", json!({"clusterSelector": {}, "interval": "1h"})),
+            ("fleet", "prod", json!({"clusterSelector": {"matchLabels": {"env": "prod"}}, "mode": "Correct", "priority": 10})),
+            ("fleet", "off", json!({"clusterSelector": {}, "releases": [{"name": "scratch-*"}], "mode": "Off", "priority": 20})),
+            ("fleet", "broken", json!({"clusterSelector": {}, "mode": "Correct", "interval": "1s", "priority": 99})),
+            ("other", "all", json!({"clusterSelector": {}, "mode": "Correct", "priority": 100})),
+        ],
+        DefaultMode::Warn,
+    );
+    let prod = cluster("fleet", &[("env", "prod")]);
+    let dev = cluster("fleet", &[("env", "dev")]);
+    let table = [
+        (&prod, "web", Some("fleet/prod")),
+        (&dev, "web", Some("fleet/a-base")),
+        (&prod, "scratch-1", None),
+        (&dev, "scratch-1", None),
+        (&cluster("elsewhere", &[]), "web", Some("default")),
+        (&cluster("other", &[]), "web", Some("other/all")),
+    ];
+    for (cluster, release, expected) in table {
+        let guard = policies.decide(cluster, "shop", release);
+        let said = guard.map(|guard| guard.policy.as_ref().map_or("default".to_owned(), ToString::to_string));
+        assert_eq!(said.as_deref(), expected, "{} {release}", cluster.name);
+    }
+    assert!(policies.acceptance()[&PolicyName::new("fleet", "broken")].result.is_err());
+}
+
+#[test]
+fn releases_are_selected_by_name_and_namespace_and_trusted_one_by_one() {
+    let releases = json!([{"name": "web", "namespace": "shop-*"}, {"name": "cni", "trust": "ClusterScoped"}]);
+    let policies = set(&[("fleet", "p", json!({"clusterSelector": {}, "releases": releases}))], DefaultMode::Off);
+    let cluster = cluster("fleet", &[]);
+    let trust = |namespace, name| policies.decide(&cluster, namespace, name).map(|guard| guard.trust);
+    assert_eq!(trust("shop-1", "web"), Some(false));
+    assert_eq!(trust("shop", "web"), None);
+    assert_eq!(trust("kube-system", "cni"), Some(true));
+    assert_eq!(trust("shop-1", "db"), None);
+}
+
+#[test]
+fn a_cluster_is_selected_by_what_is_not_off() {
+    let off = json!({"clusterSelector": {}, "mode": "Off"});
+    let here = cluster("fleet", &[]);
+    assert!(!set(&[("fleet", "off", off.clone())], DefaultMode::Off).selects(&here));
+    assert!(set(&[("fleet", "off", off.clone()), ("fleet", "on", json!({"clusterSelector": {}}))], DefaultMode::Off).selects(&here));
+    assert!(set(&[("fleet", "off", off.clone())], DefaultMode::Warn).selects(&here));
+    assert!(set(&[("fleet", "off", off)], DefaultMode::Warn).decide(&here, "shop", "web").is_none(), "Off beats the default mode");
+    assert!(!set(&[], DefaultMode::Off).selects(&here));
+    let elsewhere = set(&[("other", "on", json!({"clusterSelector": {}}))], DefaultMode::Off);
+    assert!(!elsewhere.selects(&here));
+    let counts = elsewhere.selected_clusters([&here, &cluster("other", &[])]);
+    assert_eq!(counts[&PolicyName::new("other", "on")], 1);
+}
+
+#[test]
+fn ignore_rules_match_objects_paths_managers_and_time() {
+    let now: Timestamp = "2026-11-30T12:00:00Z".parse().unwrap();
+    let value = json!({"ignore": [{
+        "target": {"group": "apps", "kind": "Deploy*", "namespace": "shop",
+            "labelSelector": {"matchLabels": {"tier": "web"}}, "annotationSelector": {"matchExpressions": [{"key": "x/note", "operator": "Exists"}]}},
+        "paths": ["/spec/replicas", "/metadata/labels/*"],
+        "managers": ["kube-*", "scaler"],
+        "until": "2026-12-01T00:00:00Z",
+    }]});
+    let policies = set(&[("fleet", "p", json!({"clusterSelector": {}, "ignore": value["ignore"]}))], DefaultMode::Off);
+    let guard = policies.decide(&cluster("fleet", &[]), "shop", "web").unwrap();
+    let [rule] = &*guard.ignore else { panic!() };
+
+    let key = |api_version, kind, namespace| ObjectKey::new(Arc::new(Gvk::new(api_version, kind)), namespace, "web");
+    let labels = |tier: &str| BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
+    let annotations = BTreeMap::from([("x/note".to_owned(), "any text".to_owned())]);
+    let deployment = key("apps/v1", "Deployment", Some("shop"));
+    assert!(rule.matches_object(&deployment, &labels("web"), &annotations, now));
+    for (key, labels, annotations, now) in [
+        (key("apps/v1", "StatefulSet", Some("shop")), labels("web"), annotations.clone(), now),
+        (key("v1", "Deployment", Some("shop")), labels("web"), annotations.clone(), now),
+        (key("apps/v1", "Deployment", Some("shop2")), labels("web"), annotations.clone(), now),
+        (key("apps/v1", "Deployment", None), labels("web"), annotations.clone(), now),
+        (deployment.clone(), labels("db"), annotations.clone(), now),
+        (deployment.clone(), labels("web"), BTreeMap::new(), now),
+        (deployment.clone(), labels("web"), annotations.clone(), "2026-12-01T00:00:00Z".parse().unwrap()),
+    ] {
+        assert!(!rule.matches_object(&key, &labels, &annotations, now), "{key}");
+    }
+
+    let replicas = Path::of_fields(&["spec", "replicas"]);
+    let label = Path::of_fields(&["metadata", "labels", "a"]);
+    assert!(rule.covers(&replicas, Some("kube-controller-manager")));
+    assert!(rule.covers(&label, Some("scaler")));
+    assert!(!rule.covers(&replicas, Some("kubectl-edit")));
+    assert!(!rule.covers(&replicas, None), "nobody can be named");
+    assert!(!rule.covers(&Path::of_fields(&["spec"]), Some("scaler")));
+    assert!(!rule.covers(&Path::of_fields(&["metadata", "labels"]), Some("scaler")));
+}
+
+#[test]
+fn a_rule_with_one_side_leaves_the_other_open() {
+    let ignore = json!([{"paths": ["/spec"]}, {"managers": ["scaler"]}, {"paths": [""]}]);
+    let policies = set(&[("fleet", "p", json!({"clusterSelector": {}, "ignore": ignore}))], DefaultMode::Off);
+    let guard = policies.decide(&cluster("fleet", &[]), "shop", "web").unwrap();
+    let [by_path, by_manager, all] = &*guard.ignore else { panic!() };
+    let item = Path::of_fields(&["spec", "ports"]).join(Segment::key("name", "http"));
+    assert!(by_path.covers(&item, None));
+    assert!(by_manager.covers(&item, Some("scaler")) && !by_manager.covers(&item, Some("x")));
+    assert!(all.covers(&item, None) && all.covers(&Path::root(), None));
+}

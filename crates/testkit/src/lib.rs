@@ -1,0 +1,58 @@
+//! Real control planes for end-to-end tests, `cargo xtask demo` and benchmarks.
+//!
+//! - [`ControlPlane`] starts etcd, kube-apiserver and, if asked, kube-controller-manager on loopback, and hands out clients and
+//!   kubeconfigs for any user. Nothing outlives the process that started it, however that process ends.
+//! - [`Audit`] tells what each user asked of the API server, dry-runs apart from writes.
+//! - [`Writer`] writes any object as any field manager, through the main resource, `/scale` and `/status`; a [`Target`] names the object.
+//! - [`Helm`] runs the two Helms; [`release`] makes release records by hand.
+//! - [`management`] fills a management cluster: Cluster API objects and kubeconfig Secrets.
+//! - [`MutatingWebhook`] is an admission webhook served by the test; [`mutate`] has ready-made mutations.
+//!
+//! Tests of one binary share their control planes and keep apart by namespace:
+//!
+//! ```no_run
+//! use holdfast_testkit::{ControlPlane, Options};
+//! use tokio::sync::OnceCell;
+//!
+//! static PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
+//!
+//! async fn plane() -> &'static ControlPlane {
+//!     PLANE.get_or_init(|| async { ControlPlane::start(Options::named("scan")).await.unwrap() }).await
+//! }
+//! ```
+//!
+//! A client belongs to the runtime it was made on, and `#[tokio::test]` gives every test its own: make clients per test.
+//! Tests that fail must panic (assert, unwrap), because a returned `Err` is invisible here and the logs would be removed.
+
+mod access;
+mod api_server;
+mod apply;
+mod audit;
+mod command;
+mod control_plane;
+mod controller_manager;
+mod etcd;
+mod helm;
+mod json_diff;
+pub mod management;
+pub mod mutate;
+mod pki;
+pub mod programs;
+pub mod release;
+mod rest;
+mod server;
+mod supervisor;
+mod target;
+mod webhook;
+mod work_dir;
+mod writer;
+
+pub use access::Access;
+pub use audit::{Audit, Call, Mark};
+pub use control_plane::{ControlPlane, Options};
+pub use helm::Helm;
+pub use pki::install_crypto_provider;
+pub use rest::status_code;
+pub use target::Target;
+pub use webhook::{Admission, MutatingWebhook, Operation, Rule, WebhookOptions};
+pub use writer::{Writer, managed_fields_without_times};

@@ -1,0 +1,2 @@
+//! Generated files, demo, benchmarks.
+fn main() {}
