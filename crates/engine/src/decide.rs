@@ -9,7 +9,6 @@ use crate::{
     canonical::Digest,
     case::{Case, Permit},
     collateral,
-    manager::Writer,
     object::ObjectKey,
     owned::OwnedSet,
     path::Path,
@@ -60,18 +59,28 @@ pub struct Judgement {
     pub accepted: Vec<AcceptedPath>,
     /// Digest of the owned paths where the object is in sync.
     pub in_sync: Option<Digest>,
+    /// Every owned path was sorted and none is unverified: `accepted` may become the baseline. While false, what is remembered stays.
+    pub settled: bool,
 }
 
 impl Judgement {
     /// A judgement without paths.
     pub fn plain(verdict: Verdict, action: Action, reason: Reason, message: impl Into<String>) -> Self {
-        Self { verdict, action, reason, message: message.into(), paths: Vec::new(), accepted: Vec::new(), in_sync: None }
+        Self { verdict, action, reason, message: message.into(), paths: Vec::new(), accepted: Vec::new(), in_sync: None, settled: false }
     }
 
     fn about(mut self, assessment: Assessment) -> Self {
         self.paths = findings(&assessment);
+        self.settled = assessment.unverified.is_empty();
         self.accepted = assessment.accepted;
         self
+    }
+
+    /// The judgement of an object whose owned paths are, by digest, what they were when it was last in sync.
+    pub fn unchanged(in_sync: Digest) -> Self {
+        let mut judgement = Self::plain(Verdict::InSync, Action::None, Reason::AsDeclared, "as declared");
+        judgement.in_sync = Some(in_sync);
+        judgement
     }
 }
 
@@ -117,7 +126,7 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
     let is_ours = case.desired.release.as_ref().is_none_or(|release| release.owns(live));
     if !is_ours && !case.seen {
         let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::NotOwned, "the object does not carry this release's ownership metadata");
-        return done(judgement.about(assessment));
+        return done(Judgement { settled: false, ..judgement.about(assessment) });
     }
     if assessment.drifts.is_empty() {
         return done(stuck(assessment));
@@ -195,6 +204,7 @@ fn in_sync(owned: &OwnedSet, live: &Value, assessment: Assessment) -> Judgement 
     let mut judgement = Judgement::plain(Verdict::InSync, Action::None, Reason::AsDeclared, "as declared");
     judgement.in_sync = Some(project::digest(&project::leaves(owned, live)));
     judgement.accepted = assessment.accepted;
+    judgement.settled = true;
     judgement
 }
 
@@ -217,9 +227,28 @@ fn reported(assessment: Assessment, why: Option<Reason>) -> Judgement {
     Judgement::plain(Verdict::Drifted, Action::Reported, reason, differ(assessment.drifts.len())).about(assessment)
 }
 
-/// The judgement after the server said no to a write, or to the dry-run of that very write.
-pub fn refused(reason: Reason, assessment: Assessment) -> Judgement {
+/// The judgement after the server said no to the dry-run of the very write.
+fn refused(reason: Reason, assessment: Assessment) -> Judgement {
     Judgement::plain(Verdict::Refused, Action::Reported, reason, "the server refuses the correction").about(assessment)
+}
+
+/// The judgement after the server said no to a write.
+pub fn refused_write(case: &Case<'_>, reason: Reason) -> Judgement {
+    match (case.owned, case.live) {
+        (Some(owned), Live::Present(live)) => refused(reason, assess(case, owned, live)),
+        _ => Judgement::plain(Verdict::Missing, Action::Reported, reason, "the server refuses to create the object"),
+    }
+}
+
+/// The judgement after a write met another one: the object is to be judged again at once.
+pub fn overtaken(case: &Case<'_>) -> Judgement {
+    let message = "the object changed while it was being corrected";
+    match (case.owned, case.live) {
+        (Some(owned), Live::Present(live)) => {
+            Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::FieldChanged, message).about(assess(case, owned, live))
+        }
+        _ => Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ObjectMissing, message),
+    }
 }
 
 /// The judgement after a correction was accepted. `answer` is the server's response; it becomes the baseline of the
@@ -229,6 +258,7 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     // Judged once more against the answer: what the server made of the written values is accepted by definition.
     let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
     let settled = assess(&after, owned, answer);
+    let unverified = !assessment.unverified.is_empty();
     let corrected_paths: Vec<PathFinding> = assessment.drifts.into_iter().map(|drift| drift.finding).collect();
     let mut judgement = if assessment.held.is_empty() && assessment.unverified.is_empty() {
         let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, Reason::AsDeclared, put_back(corrected_paths.len()));
@@ -241,6 +271,7 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
         judgement
     };
     judgement.paths.extend(corrected_paths);
+    judgement.settled = !unverified;
     judgement.accepted = settled.accepted.into_iter().filter(|accepted| is_settled(accepted, correction, &assessment.accepted)).collect();
     judgement
 }
@@ -256,6 +287,7 @@ pub fn recreated(case: &Case<'_>, owned: Option<&OwnedSet>, answer: &Value) -> J
     if let Some(owned) = owned {
         let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
         judgement.accepted = assess(&after, owned, answer).accepted;
+        judgement.settled = true;
         judgement.in_sync = Some(project::digest(&project::leaves(owned, answer)));
     }
     judgement
@@ -271,11 +303,6 @@ pub fn drifts(case: &Case<'_>) -> Vec<Drift> {
         (Some(owned), Live::Present(live)) => assess(case, owned, live).drifts,
         _ => Vec::new(),
     }
-}
-
-/// How the release writes, as this object shows.
-pub fn writer_of(live: &Value, case: &Case<'_>) -> Option<Writer> {
-    crate::manager::release_writer(&crate::manager::entries(live), case.prefer)
 }
 
 fn findings(assessment: &Assessment) -> Vec<PathFinding> {

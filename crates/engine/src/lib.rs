@@ -14,6 +14,7 @@ pub mod decide;
 pub mod equivalence;
 pub mod fields;
 pub mod manager;
+pub mod meets;
 pub mod normalise;
 pub mod object;
 pub mod owned;

@@ -63,7 +63,7 @@ fn normalise_kind(members: &mut Map<String, Value>, gvk: &Gvk) {
         ("rbac.authorization.k8s.io", "ClusterRole") if members.get("aggregationRule").is_some_and(|rule| !rule.is_null()) => {
             members.remove("rules");
         }
-        _ if is_custom(&gvk.group) => {
+        _ if is_custom_group(&gvk.group) => {
             // On a create the server drops nulls of custom resources, on an apply it calls them invalid.
             for (name, member) in members.iter_mut() {
                 if name != "metadata" {
@@ -95,7 +95,8 @@ const BUILT_IN_GROUPS: [&str; 16] = [
     "storage.k8s.io",
 ];
 
-fn is_custom(group: &str) -> bool {
+/// Whether a group holds custom resources or aggregated kinds rather than built-in ones.
+pub fn is_custom_group(group: &str) -> bool {
     group.contains('.') && !BUILT_IN_GROUPS.contains(&group)
 }
 

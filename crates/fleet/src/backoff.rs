@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 /// The longest ceiling a policy may have. Beyond it a recovered server would look dead to people.
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// Why a [`BackoffPolicy`] was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,8 +31,7 @@ pub struct BackoffPolicy {
 
 impl BackoffPolicy {
     /// For watches and what is like them: 800 ms doubling to 60 s, back to the start after two calm minutes.
-    pub const WATCH: Self =
-        Self { first: Duration::from_millis(800), cap: Duration::from_secs(60), calm: Duration::from_secs(120) };
+    pub const WATCH: Self = Self { first: Duration::from_millis(800), cap: Duration::from_mins(1), calm: Duration::from_mins(2) };
 
     /// A policy whose delays start at up to `first`, double up to `cap`, and start anew after `calm` without a failure.
     pub fn new(first: Duration, cap: Duration, calm: Duration) -> Result<Self, BadBackoff> {

@@ -6,3 +6,4 @@
 pub mod fleet_view;
 pub mod management;
 pub mod policy;
+pub mod reports;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use kube::{Client, Config, config::AuthInfo};
 
-use crate::pki::{Identity, install_crypto_provider};
+use crate::pki::{Authority, Identity, install_crypto_provider};
 
 /// How a user proves who they are.
 enum Credential {
@@ -21,15 +21,15 @@ pub struct Access {
 }
 
 impl Access {
-    pub(crate) fn by_certificate(url: String, authority: &crate::pki::Authority, identity: Identity) -> Self {
+    pub(crate) fn by_certificate(url: String, authority: &Authority, identity: Identity) -> Self {
         Self::new(url, authority, Credential::Certificate(identity))
     }
 
-    pub(crate) fn by_token(url: String, authority: &crate::pki::Authority, token: String) -> Self {
+    pub(crate) fn by_token(url: String, authority: &Authority, token: String) -> Self {
         Self::new(url, authority, Credential::Token(token))
     }
 
-    fn new(url: String, authority: &crate::pki::Authority, credential: Credential) -> Self {
+    fn new(url: String, authority: &Authority, credential: Credential) -> Self {
         Self { url, authority_pem: authority.pem().to_owned(), authority_der: authority.der().to_vec(), credential }
     }
 

@@ -52,7 +52,9 @@ impl ApiServer {
         let authority_file = write(dir, "ca.crt", authority.pem())?;
         let certificate = write(dir, "server.crt", &serving.certificate)?;
         let key = write(dir, "server.key", &serving.key)?;
-        let service_account_key = write(dir, "service-accounts.key", &KeyPair::generate().context("making a key")?.serialize_pem())?;
+        let key_pair = KeyPair::generate().context("making a key")?;
+        let service_account_key = write(dir, "service-accounts.key", &key_pair.serialize_pem())?;
+        let service_account_public_key = write(dir, "service-accounts.pub", &key_pair.public_key_pem())?;
         let policy = write(dir, "audit-policy.json", AUDIT_POLICY)?;
         let audit_log = dir.join("audit.log");
 
@@ -71,7 +73,7 @@ impl ApiServer {
                 ("tls-private-key-file", &key),
                 ("client-ca-file", &authority_file),
                 ("service-account-issuer", &"https://kubernetes.default.svc"),
-                ("service-account-key-file", &service_account_key),
+                ("service-account-key-file", &service_account_public_key),
                 ("service-account-signing-key-file", &service_account_key),
                 ("service-cluster-ip-range", &"10.0.0.0/16"),
                 ("authorization-mode", &"RBAC"),

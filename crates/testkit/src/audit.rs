@@ -286,3 +286,49 @@ async fn read_from(log: &Path, mark: Mark) -> Result<String> {
     file.read_to_end(&mut bytes).await.context("reading the audit log")?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(id: &str, stage: &str, verb: &str, uri: &str, code: Option<u16>) -> String {
+        let mut line = json!({
+            "auditID": id, "stage": stage, "requestURI": uri, "verb": verb, "user": {"username": "ann"},
+            "requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z",
+        });
+        if let Some(code) = code {
+            line["responseStatus"] = json!({"code": code});
+        }
+        format!("{line}\n")
+    }
+
+    #[test]
+    fn only_calls_that_arrived_here_count_and_only_they_are_waited_for() {
+        let earlier = line("0", "ResponseComplete", "patch", "/x", Some(200));
+        let watch = line("1", "RequestReceived", "watch", "/x?watch=true", None);
+        let arrived = line("2", "RequestReceived", "patch", "/x/y?fieldManager=a&dryRun=All", None);
+        let complete = line("2", "ResponseComplete", "patch", "/x/y?fieldManager=a&dryRun=All", Some(409));
+
+        let (audit, pending) = Audit::parse(&[earlier.as_str(), &watch, &arrived].concat()).unwrap();
+        assert!(pending);
+        assert_eq!(audit.len(), 2);
+
+        let (audit, pending) = Audit::parse(&[earlier.as_str(), &watch, &arrived, &complete, "{\"half"].concat()).unwrap();
+        assert!(!pending);
+        assert_eq!((audit.dry_runs().len(), audit.writes().len(), audit.watches().len()), (1, 0, 1));
+        assert_eq!(audit.dry_runs().iter().next().unwrap().code, Some(409));
+    }
+
+    #[test]
+    fn questions_are_not_writes() {
+        let review = json!({
+            "auditID": "1", "stage": "RequestReceived", "requestURI": "/r", "verb": "create", "user": {"username": "ann"},
+            "objectRef": {"resource": "selfsubjectaccessreviews", "apiGroup": "authorization.k8s.io", "apiVersion": "v1"},
+            "requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z",
+        });
+        let (audit, _) = Audit::parse(&format!("{review}\n")).unwrap();
+        assert_eq!((audit.len(), audit.writes().len()), (1, 0));
+    }
+}

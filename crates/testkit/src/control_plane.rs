@@ -1,6 +1,9 @@
 //! A control plane: etcd, kube-apiserver and, if asked, kube-controller-manager.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
@@ -15,6 +18,7 @@ use crate::{
     controller_manager,
     etcd::Etcd,
     pki::{Authority, Identity},
+    programs::Program,
     rest,
     server::Server,
     work_dir::WorkDir,
@@ -60,6 +64,7 @@ pub struct ControlPlane {
 impl ControlPlane {
     /// Starts a control plane with an etcd of its own and waits until it is ready.
     pub async fn start(options: Options) -> Result<Self> {
+        require_programs(std::slice::from_ref(&options))?;
         let work = Arc::new(WorkDir::create(&options.name)?);
         keeping_logs_on_failure(&work, async {
             let etcd = Arc::new(Etcd::start(&work).await?);
@@ -70,6 +75,7 @@ impl ControlPlane {
 
     /// Starts several control planes that share one etcd, side by side.
     pub async fn start_many(many: Vec<Options>) -> Result<Vec<Self>> {
+        require_programs(&many)?;
         let name = many.first().context("no control plane asked for")?.name.clone();
         let work = Arc::new(WorkDir::create(&name)?);
         keeping_logs_on_failure(&work, async {
@@ -184,12 +190,12 @@ impl ControlPlane {
     }
 
     /// The folder of logs, keys and scratch files; gone with the control plane.
-    pub fn dir(&self) -> &std::path::Path {
+    pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// The folder that goes with the last program.
-    pub(crate) fn work_dir(&self) -> &std::path::Path {
+    pub(crate) fn work_dir(&self) -> &Path {
         self.work.path()
     }
 
@@ -202,6 +208,16 @@ impl ControlPlane {
     pub(crate) fn authority_pem(&self) -> &str {
         self.authority.pem()
     }
+}
+
+/// Says what is missing before anything is started.
+fn require_programs(many: &[Options]) -> Result<()> {
+    Program::Etcd.path()?;
+    Program::ApiServer.path()?;
+    if many.iter().any(|options| options.controller_manager) {
+        Program::ControllerManager.path()?;
+    }
+    Ok(())
 }
 
 async fn keeping_logs_on_failure<T>(work: &WorkDir, start: impl Future<Output = Result<T>>) -> Result<T> {

@@ -6,6 +6,7 @@
 //! - [`Writer`] writes any object as any field manager, through the main resource, `/scale` and `/status`; a [`Target`] names the object.
 //! - [`Helm`] runs the two Helms; [`release`] makes release records by hand.
 //! - [`management`] fills a management cluster: Cluster API objects and kubeconfig Secrets.
+//! - [`eventually`] waits.
 //! - [`MutatingWebhook`] is an admission webhook served by the test; [`mutate`] has ready-made mutations.
 //!
 //! Tests of one binary share their control planes and keep apart by namespace:
@@ -22,7 +23,10 @@
 //! ```
 //!
 //! A client belongs to the runtime it was made on, and `#[tokio::test]` gives every test its own: make clients per test.
-//! Tests that fail must panic (assert, unwrap), because a returned `Err` is invisible here and the logs would be removed.
+//!
+//! Everything written goes to a folder below `target/testkit`, which is removed at the end. After a panic its logs stay, and the path
+//! is printed: tests that fail must panic (assert, unwrap), because a returned `Err` is invisible here. With
+//! `HOLDFAST_TESTKIT_KEEP=1` logs always stay.
 
 mod access;
 mod api_server;
@@ -43,6 +47,7 @@ mod rest;
 mod server;
 mod supervisor;
 mod target;
+mod wait;
 mod webhook;
 mod work_dir;
 mod writer;
@@ -54,5 +59,6 @@ pub use helm::Helm;
 pub use pki::install_crypto_provider;
 pub use rest::status_code;
 pub use target::Target;
+pub use wait::eventually;
 pub use webhook::{Admission, MutatingWebhook, Operation, Rule, WebhookOptions};
 pub use writer::{Writer, managed_fields_without_times};

@@ -5,16 +5,14 @@ use std::{fs, time::Duration};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, sleep};
 
-use crate::{api_server::MASTERS, control_plane::ControlPlane, programs, rest, target::Target};
+use crate::{api_server::MASTERS, control_plane::ControlPlane, programs, rest, target::Target, wait::eventually};
 
 /// The user of the kubeconfigs made here, as the workload clusters' audit logs show it.
 pub const HUB_USER: &str = "holdfast";
 
 const GROUP: &str = "cluster.x-k8s.io";
 const ESTABLISHED: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(50);
 
 /// The Cluster API versions in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +50,7 @@ fn cluster_status(initialised: bool) -> Value {
             "type": "ControlPlaneInitialized",
             "status": if initialised { "True" } else { "False" },
             "reason": if initialised { "Initialized" } else { "NotInitialized" },
-            "message": "",
+            "message": "as reported by the test kit",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }],
     })
@@ -97,15 +95,9 @@ impl ControlPlane {
         writer.create(&target, &crd).await?;
 
         let versions = only.map_or_else(|| vec![CapiVersion::V1Beta1, CapiVersion::V1Beta2], |version| vec![version]);
-        let until = Instant::now() + ESTABLISHED;
         for version in versions {
             let path = version.target("default", "").collection_path();
-            while let Err(error) = rest::get(writer.client(), &path).await {
-                if Instant::now() >= until {
-                    return Err(error).context("the Cluster API CRD is not served");
-                }
-                sleep(POLL).await;
-            }
+            eventually("the Cluster API CRD is served", ESTABLISHED, async || rest::get(writer.client(), &path).await).await?;
         }
         Ok(())
     }

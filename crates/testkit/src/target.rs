@@ -50,7 +50,7 @@ impl Target {
         Self::custom("", "v1", "services", namespace, name)
     }
 
-    /// A `v1` ServiceAccount.
+    /// A `v1` `ServiceAccount`.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::custom("", "v1", "serviceaccounts", namespace, name)
     }

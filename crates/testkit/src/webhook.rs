@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -25,16 +25,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::{JoinHandle, JoinSet},
-    time::{Instant, sleep},
+    task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{control_plane::ControlPlane, json_diff, pki::Identity, rest, target::Target, writer::Writer};
+use crate::{control_plane::ControlPlane, json_diff, pki::Identity, rest, target::Target, wait::eventually, writer::Writer};
 
 /// How long the API server may take to notice a new or removed webhook.
 const NOTICE: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(20);
 /// How long the API server waits for an answer, in seconds.
 const TIMEOUT_SECONDS: u32 = 10;
 /// Marks the objects of the second webhook, which only tells that the configuration is in force.
@@ -129,7 +127,8 @@ pub struct MutatingWebhook {
     target: Target,
     admin: Writer,
     shared: Arc<Shared>,
-    server: JoinHandle<()>,
+    /// Aborted when dropped.
+    _server: JoinSet<()>,
 }
 
 impl MutatingWebhook {
@@ -148,9 +147,10 @@ impl MutatingWebhook {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listening for a webhook")?;
         let address = listener.local_addr().context("listening for a webhook")?;
         let acceptor = acceptor(&plane.serving_identity()?)?;
-        let server = tokio::spawn(serve(listener, acceptor, Arc::clone(&shared)));
+        let mut server = JoinSet::new();
+        server.spawn(serve(listener, acceptor, Arc::clone(&shared)));
         let target = Target::cluster_scoped("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", &options.name);
-        let webhook = Self { target, admin: plane.writer("testkit")?, shared, server };
+        let webhook = Self { target, admin: plane.writer("testkit")?, shared, _server: server };
         let configuration = configuration(&options, address, plane.authority_pem());
         webhook.admin.create(&webhook.target, &configuration).await?;
         webhook.wait_until_called(true).await?;
@@ -179,24 +179,14 @@ impl MutatingWebhook {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"generateName": "webhook-probe-", "labels": {PROBE_LABEL: self.target.name}},
         });
-        let until = Instant::now() + NOTICE;
-        loop {
+        eventually("the API server notices a webhook's change", NOTICE, async || {
             let before = self.shared.probes.load(Ordering::Relaxed);
             rest::post(self.admin.client(), "/api/v1/namespaces/default/configmaps?dryRun=All", &probe).await?;
-            if (self.shared.probes.load(Ordering::Relaxed) > before) == wanted {
-                return Ok(());
-            }
-            if Instant::now() >= until {
-                bail!("the API server did not notice the webhook's change within {NOTICE:?}");
-            }
-            sleep(POLL).await;
-        }
-    }
-}
-
-impl Drop for MutatingWebhook {
-    fn drop(&mut self) {
-        self.server.abort();
+            let called = self.shared.probes.load(Ordering::Relaxed) > before;
+            ensure!(called == wanted, "called: {called}");
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes through `client` as field manager `manager`.
+    /// Writes through `client` as field manager `manager`, which goes into URLs as it is.
     pub fn new(client: Client, manager: &str) -> Self {
         Self { client, manager: manager.to_owned() }
     }

@@ -18,7 +18,7 @@ async fn planes() -> (&'static ControlPlane, &'static ControlPlane) {
     let planes = PLANES
         .get_or_init(|| async { ControlPlane::start_many(vec![Options::named("workload"), Options::named("mgmt")]).await.unwrap() })
         .await;
-    (&planes[0], &planes[1])
+    (planes.first().unwrap(), planes.last().unwrap())
 }
 
 const DEPLOYMENT: &str = r#"
@@ -54,6 +54,8 @@ async fn the_audit_tells_dry_runs_from_writes_and_users_apart() {
     ann.create(&target, &object).await.unwrap();
     bob.get(&target).await.unwrap();
     bob.merge_patch(&target, &json!({"data": {"k": "w"}})).await.unwrap();
+    let watch = http::Request::get("/api/v1/namespaces/audit/configmaps?watch=true").body(Vec::new()).unwrap();
+    let events = bob.client().request_events::<Value>(watch).await.unwrap();
     let dry_run = http::Request::delete(format!("{}?dryRun=All", target.path())).body(Vec::new()).unwrap();
     bob.client().request::<Value>(dry_run).await.unwrap();
 
@@ -61,6 +63,8 @@ async fn the_audit_tells_dry_runs_from_writes_and_users_apart() {
     let (ann, bob) = (audit.by_user("ann"), audit.by_user("bob"));
     assert_eq!((ann.writes().len(), ann.reads().len(), ann.dry_runs().len()), (1, 0, 0), "{audit}");
     assert_eq!((bob.writes().len(), bob.gets().len(), bob.dry_runs().len()), (1, 1, 1), "{audit}");
+    assert_eq!((bob.watches().len(), bob.reads().len()), (1, 2), "an open watch counts: {audit}");
+    drop(events);
     let patch = bob.writes().iter().next().unwrap().clone();
     assert_eq!((patch.verb.as_str(), patch.resource.as_str(), patch.name.as_str(), patch.code), ("patch", "configmaps", "c", Some(200)));
     assert!(plane.audit_since(plane.audit_mark().await.unwrap()).await.unwrap().by_user("bob").is_empty());
@@ -218,6 +222,19 @@ async fn both_helms_install_upgrade_and_roll_back() {
 }
 
 #[tokio::test]
+async fn every_other_chart_installs() {
+    let (plane, _) = planes().await;
+    for (helm, chart, args) in
+        [(Helm::V3, "shop", ""), (Helm::V4, "cache", ""), (Helm::V3, "bulk", "count=7,deployments=2"), (Helm::V4, "bulk", "count=5,keys=1")]
+    {
+        let namespace = format!("{chart}-{helm:?}").to_lowercase();
+        helm.install(plane, chart, &namespace, &programs::chart(chart).unwrap(), &["--set", args]).await.unwrap();
+    }
+    let bulk = plane.kubectl(&["get", "configmaps,deployments", "--namespace", "bulk-v3", "--output", "name"]).await.unwrap();
+    assert_eq!(bulk.lines().count(), 9, "{bulk}");
+}
+
+#[tokio::test]
 async fn helm_reads_records_made_by_hand() {
     let (plane, _) = planes().await;
     plane.namespace("records").await.unwrap();
@@ -306,6 +323,11 @@ async fn a_management_cluster_has_clusters_of_both_versions() {
         client_of(&kubeconfig).await.apiserver_version().await.unwrap();
     }
     assert!(!plane.audit().await.unwrap().by_user(HUB_USER).is_empty());
+
+    // The workload cluster stands in for an older management cluster.
+    plane.install_cluster_api_crd_only(CapiVersion::V1Beta1).await.unwrap();
+    let old = plane.capi_cluster("default", "old", plane, CapiVersion::V1Beta1, true, &[]).await.unwrap();
+    assert_eq!((&old["status"]["controlPlaneReady"], &old["status"]["initialization"]), (&json!(true), &Value::Null));
 
     let odd = KubeconfigSecret {
         namespace: "fleet",

@@ -84,7 +84,7 @@ impl Endpoint {
 }
 
 /// A query of `key=value` pairs in the order given, with its leading `?`; empty without pairs.
-pub(super) fn query(pairs: &[(&str, &str)]) -> String {
+pub(crate) fn query(pairs: &[(&str, &str)]) -> String {
     let mut query = String::new();
     for (key, value) in pairs {
         query.push(if query.is_empty() { '?' } else { '&' });

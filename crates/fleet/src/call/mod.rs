@@ -24,6 +24,7 @@ use http::{Method, Request, Response, StatusCode};
 
 pub use answer::{Answer, Fetched};
 pub use classify::event_status;
+pub(crate) use endpoint::query;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{CallError, Retry};
 pub use lines::{MAX_LINE, WatchLines};

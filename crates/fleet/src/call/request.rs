@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// How much of an object the server sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// The whole object.
     Full,

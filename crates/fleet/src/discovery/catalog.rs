@@ -4,6 +4,8 @@ use std::{collections::HashMap, sync::Arc};
 
 use holdfast_engine::object::{Gvk, Scope};
 
+use crate::call::{Endpoint, EndpointError};
+
 /// One kind at one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
@@ -20,6 +22,11 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// The collection over all namespaces.
+    pub fn endpoint(&self) -> Result<Endpoint, EndpointError> {
+        Endpoint::new(&self.gvk.group, &self.gvk.version, &self.plural)
+    }
+
     /// Whether objects can be listed and watched.
     pub fn watchable(&self) -> bool {
         self.verbs.has(Verb::List) && self.verbs.has(Verb::Watch)

@@ -166,10 +166,13 @@ async fn a_new_kind_is_seen_and_an_unchanged_document_has_no_body() {
 async fn servers_without_aggregated_documents_are_asked_group_by_group() {
     let server = Server::default();
     server.set("/api", &json!({"kind": "APIVersions", "versions": ["v1"]}));
-    server.set("/api/v1", &json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+    server.set(
+        "/api/v1",
+        &json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
         {"name": "pods", "namespaced": true, "kind": "Pod", "verbs": ["get", "list", "watch"]},
         {"name": "pods/status", "namespaced": true, "kind": "Pod", "verbs": ["get"]},
-        {"name": "pods/eviction", "namespaced": true, "kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]}]}));
+        {"name": "pods/eviction", "namespaced": true, "kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]}]}),
+    );
     server.set("/apis", &json!({"kind": "APIGroupList", "groups": [
         {"name": "batch", "versions": [{"groupVersion": "batch/v1beta1", "version": "v1beta1"}, {"groupVersion": "batch/v1", "version": "v1"}],
          "preferredVersion": {"groupVersion": "batch/v1", "version": "v1"}},

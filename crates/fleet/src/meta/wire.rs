@@ -86,13 +86,9 @@ fn parse_bookmark(object: &RawValue) -> Result<WatchEvent<'_>, MetaError> {
         #[serde(borrow, default)]
         annotations: Option<&'a RawValue>,
     }
-    let Bookmark { metadata } =
-        serde_json::from_str(object.get()).map_err(|error| MetaError::new("bookmark", &error))?;
+    let Bookmark { metadata } = serde_json::from_str(object.get()).map_err(|error| MetaError::new("bookmark", &error))?;
     let mark = metadata.annotations.and_then(|annotations| lookup(annotations, INITIAL_EVENTS_END));
-    Ok(WatchEvent::Bookmark {
-        resource_version: metadata.resource_version,
-        ends_initial_events: mark.as_deref() == Some("true"),
-    })
+    Ok(WatchEvent::Bookmark { resource_version: metadata.resource_version, ends_initial_events: mark.as_deref() == Some("true") })
 }
 
 fn parse_status(object: &RawValue) -> Result<StatusError, MetaError> {

@@ -72,6 +72,7 @@ impl Supervisor {
     }
 
     /// A supervisor below this one: stopped with it, and stoppable alone.
+    #[must_use]
     pub fn child(&self, name: &str) -> Self {
         let above = &self.scope;
         let scope = Scope {

@@ -99,22 +99,17 @@ where
             // The payload is dropped unread.
             Err(_) => tracing::error!(task = %listed.path(), "task panicked"),
         }
-        match &mut backoff {
-            Some(backoff) => {
-                backoff.was_calm_for(started.elapsed());
-                let delay = backoff.next_delay();
-                listed.set_state(TaskState::Restarting);
-                if token.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
-                    return;
-                }
-                listed.restarted();
+        let Some(backoff) = &mut backoff else {
+            if task.on_error == OnError::StopParent {
+                supervisor.fail(listed.path());
             }
-            None => {
-                if task.on_error == OnError::StopParent {
-                    supervisor.fail(listed.path());
-                }
-                return;
-            }
+            return;
+        };
+        backoff.was_calm_for(started.elapsed());
+        listed.set_state(TaskState::Restarting);
+        if token.run_until_cancelled(tokio::time::sleep(backoff.next_delay())).await.is_none() {
+            return;
         }
+        listed.restarted();
     }
 }

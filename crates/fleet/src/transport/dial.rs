@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::Shared;
 use http::Uri;
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
@@ -17,6 +19,7 @@ use rustls::ClientConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
+use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tower::Service;
 
@@ -34,8 +37,15 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * super::MAX_STREAMS;
 /// The sending half of an open connection. Its driver runs as a task of its own, which ends with the socket or with the last
 /// sender and stream.
 pub(super) enum Sender {
-    H2(http2::SendRequest<Full<Bytes>>),
+    H2(Http2),
     H1(http1::SendRequest<Full<Bytes>>),
+}
+
+/// An HTTP/2 connection. Its requests learn only that it broke; why, its driver knows.
+#[derive(Clone)]
+pub(super) struct Http2 {
+    pub(super) sender: http2::SendRequest<Full<Bytes>>,
+    pub(super) cause: Shared<oneshot::Receiver<TransportError>>,
 }
 
 /// Opens connections to one server.
@@ -53,7 +63,7 @@ impl Dialer {
         if !policy.allows(&kubeconfig.server().host) {
             return Err(ConnectError::ServerDenied);
         }
-        let mut http = HttpConnector::new_with_resolver(PolicyResolver { policy: Arc::new(policy.clone()) });
+        let mut http = HttpConnector::new_with_resolver(PolicyResolver::new(policy.clone()));
         http.enforce_http(false);
         http.set_nodelay(true);
         http.set_connect_timeout(Some(options.connect_timeout));
@@ -95,8 +105,14 @@ impl Dialer {
                 .handshake(io)
                 .await
                 .map_err(broken)?;
-            tokio::spawn(async move { drop(driver.await) });
-            Ok(Sender::H2(sender))
+            let (tell, cause) = oneshot::channel();
+            tokio::spawn(async move {
+                if let Err(error) = driver.await {
+                    // Nobody may be left to hear it.
+                    tell.send(TransportError::from_exchange(&error)).ok();
+                }
+            });
+            Ok(Sender::H2(Http2 { sender, cause: cause.shared() }))
         } else {
             let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(broken)?;
             tokio::spawn(async move { drop(driver.await) });
@@ -120,8 +136,14 @@ fn tls_config(kubeconfig: &Kubeconfig) -> Result<ClientConfig, ConnectError> {
 
 /// The system's resolver without the addresses the policy refuses: a name is only as good as where it leads at this moment.
 #[derive(Clone)]
-struct PolicyResolver {
+pub(super) struct PolicyResolver {
     policy: Arc<ServerPolicy>,
+}
+
+impl PolicyResolver {
+    pub(super) fn new(policy: ServerPolicy) -> Self {
+        Self { policy: Arc::new(policy) }
+    }
 }
 
 impl Service<Name> for PolicyResolver {

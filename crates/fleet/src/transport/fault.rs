@@ -124,9 +124,13 @@ impl TransportError {
 
     /// Classifies an error of an open connection.
     pub(super) fn from_exchange(error: &(dyn Error + 'static)) -> Self {
-        // TLS 1.3 servers refuse a client certificate only after the handshake.
         if let Some(tls) = find::<rustls::Error>(error) {
             return Self::Tls(TlsFault::from(tls));
+        }
+        // The HTTP/2 library keeps only the kind of what TLS reported. TLS 1.3 servers refuse a client certificate after the
+        // handshake, and hardly anything else breaks a session then.
+        if find::<io::Error>(error).is_some_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            return Self::Tls(TlsFault::ClientCertificate);
         }
         match find::<hyper::Error>(error) {
             Some(error) if error.is_parse() || error.is_user() => Self::Unreachable(Unreachable::Protocol),

@@ -2,21 +2,44 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::client::conn::{TrySendError, http1};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::dial::{Dialer, Sender};
+use super::dial::{Dialer, Http2, Sender};
 use super::{MAX_STREAMS, TransportError, Unreachable};
 
 type Outgoing = Request<Full<Bytes>>;
-type Attempt = Result<Response<Incoming>, TrySendError<Outgoing>>;
+
+/// How long a failed request waits to hear why its connection broke. The driver ends at the same moment; a single reset stream
+/// leaves it running.
+const CAUSE_PATIENCE: Duration = Duration::from_millis(50);
+
+/// A request without an answer, which comes back if it never left.
+struct Failure {
+    error: TransportError,
+    unsent: Option<Box<Outgoing>>,
+}
+
+impl From<TransportError> for Failure {
+    fn from(error: TransportError) -> Self {
+        Self { error, unsent: None }
+    }
+}
+
+impl From<TrySendError<Outgoing>> for Failure {
+    fn from(mut error: TrySendError<Outgoing>) -> Self {
+        let unsent = error.take_message().map(Box::new);
+        Self { error: TransportError::from_exchange(error.error()), unsent }
+    }
+}
 
 /// A group of lanes for one sort of traffic, grown on demand.
 pub(super) struct Pool {
@@ -40,7 +63,7 @@ struct Lane {
     streams: Arc<Semaphore>,
     // An async lock: whoever finds no connection opens one while the others wait for it, and if that caller gives up, the next
     // waiter takes over.
-    shared: tokio::sync::Mutex<Option<http2::SendRequest<Full<Bytes>>>>,
+    shared: tokio::sync::Mutex<Option<Http2>>,
     // Connections in use stay listed; they are told from free ones by being ready.
     exclusive: Mutex<Vec<http1::SendRequest<Full<Bytes>>>>,
     lacks_h2: AtomicBool,
@@ -89,22 +112,31 @@ impl Lane {
     async fn send(&self, dialer: &Dialer, request: Outgoing) -> Result<Response<Incoming>, TransportError> {
         // A connection that was closed (servers retire them on purpose) may take a request and hand it back unsent. Only then is
         // it given to a new connection: a request of which a byte may have left is never repeated.
-        let unsent = match self.attempt(dialer, request).await? {
-            Ok(response) => return Ok(response),
-            Err(mut error) => error.take_message().ok_or_else(|| TransportError::from_exchange(error.error()))?,
-        };
-        self.attempt(dialer, unsent).await?.map_err(|error| TransportError::from_exchange(error.error()))
+        match self.attempt(dialer, request).await {
+            Ok(response) => Ok(response),
+            Err(Failure { unsent: Some(request), .. }) => self.attempt(dialer, *request).await.map_err(|failure| failure.error),
+            Err(Failure { error, .. }) => Err(error),
+        }
     }
 
-    async fn attempt(&self, dialer: &Dialer, request: Outgoing) -> Result<Attempt, TransportError> {
+    async fn attempt(&self, dialer: &Dialer, request: Outgoing) -> Result<Response<Incoming>, Failure> {
         match self.sender(dialer).await? {
-            Sender::H2(mut sender) => Ok(sender.try_send_request(request).await),
-            Sender::H1(mut sender) => {
-                let answer = sender.try_send_request(origin_form(request)).await;
-                if answer.is_ok() {
-                    self.exclusive.lock().push(sender);
+            Sender::H2(mut connection) => match connection.sender.try_send_request(request).await {
+                Ok(response) => Ok(response),
+                Err(error) => {
+                    let mut failure = Failure::from(error);
+                    if failure.error == TransportError::Unreachable(Unreachable::Closed)
+                        && let Ok(Ok(cause)) = tokio::time::timeout(CAUSE_PATIENCE, connection.cause).await
+                    {
+                        failure.error = cause;
+                    }
+                    Err(failure)
                 }
-                Ok(answer)
+            },
+            Sender::H1(mut sender) => {
+                let response = sender.try_send_request(origin_form(request)).await?;
+                self.exclusive.lock().push(sender);
+                Ok(response)
             }
         }
     }
@@ -120,13 +152,13 @@ impl Lane {
             return Ok(sender);
         }
         let mut shared = self.shared.lock().await;
-        if let Some(sender) = shared.as_ref().filter(|sender| !sender.is_closed()) {
-            return Ok(Sender::H2(sender.clone()));
+        if let Some(connection) = shared.as_ref().filter(|connection| !connection.sender.is_closed()) {
+            return Ok(Sender::H2(connection.clone()));
         }
         match dialer.dial().await? {
-            Sender::H2(sender) => {
-                *shared = Some(sender.clone());
-                Ok(Sender::H2(sender))
+            Sender::H2(connection) => {
+                *shared = Some(connection.clone());
+                Ok(Sender::H2(connection))
             }
             Sender::H1(sender) => {
                 self.lacks_h2.store(true, Ordering::Relaxed);

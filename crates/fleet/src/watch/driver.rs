@@ -11,16 +11,18 @@ use tokio::{
 
 use super::{
     decode::Decode,
-    machine::{Input, Machine, Next, Step, Update},
+    machine::Machine,
     source::{Source, SourceError},
+    step::{Input, Next, Step},
     target::WatchKey,
+    update::Update,
 };
 
 /// How long a server may take to accept a watch. A server that fills its cache first takes seconds.
 const OPEN_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How long a server may take for one page.
-const PAGE_DEADLINE: Duration = Duration::from_secs(60);
+const PAGE_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Takes what a watch has to say.
 pub trait Consumer<T>: Send {
@@ -76,12 +78,7 @@ where
     }
 }
 
-async fn perform<S: Source>(
-    key: &WatchKey,
-    sources: &mut watch::Receiver<Arc<S>>,
-    lines: &mut Option<S::Lines>,
-    next: Next,
-) -> Arrived {
+async fn perform<S: Source>(key: &WatchKey, sources: &mut watch::Receiver<Arc<S>>, lines: &mut Option<S::Lines>, next: Next) -> Arrived {
     match next {
         Next::Read { silence } => {
             let Some(open) = lines else { return Arrived::Ended };
@@ -135,6 +132,6 @@ async fn perform<S: Source>(
 /// Completes when the connection was replaced; never once nobody is left who could replace it.
 async fn replaced<S>(sources: &mut watch::Receiver<S>) {
     if sources.changed().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -20,7 +20,12 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::{decode::Versioned, source::SourceError};
+use super::{
+    decode::Versioned,
+    source::SourceError,
+    step::{Input, Next, Open, PageRequest, StartAt, Step},
+    update::{Reason, Update},
+};
 use crate::{
     backoff::{Backoff, BackoffPolicy},
     meta::{MetaError, StatusError, WatchEvent, parse_event, parse_list},
@@ -33,129 +38,10 @@ const TIMEOUT_SECONDS: std::ops::RangeInclusive<u32> = 240..=300;
 const GRACE: Duration = Duration::from_secs(15);
 
 /// How long initial events may pause before the streaming list counts as one that will never end.
-const INITIAL_SILENCE: Duration = Duration::from_secs(60);
+const INITIAL_SILENCE: Duration = Duration::from_mins(1);
 
 /// A stream that ended earlier than this is reopened only after a delay: some faults accept a watch and close it at once.
 const SETTLED: Duration = Duration::from_secs(10);
-
-/// What a consumer learns, in order.
-///
-/// Between `Reset` and `ListComplete` the list is incomplete and nothing may be concluded from an object's absence. At `ListComplete`
-/// every object known before and not `Listed` since the last `Reset` is gone. A `Reset` may come again at any time, also within a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Update<T> {
-    /// A list begins: forget which objects this list has shown so far, keep everything known.
-    Reset,
-    /// The list holds this object.
-    Listed(T),
-    /// The list is complete.
-    ListComplete,
-    /// The object appeared or changed.
-    Changed(T),
-    /// The object left the watch: deleted, or its labels no longer match. Within a list: it is not part of it after all.
-    Deleted(T),
-    /// Changes arrive as they happen from here on.
-    Live,
-    /// No changes arrive until the next `Live`.
-    Broken {
-        /// Why.
-        reason: Reason,
-    },
-}
-
-/// Why a watch was started again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The server ended the stream, as it does after the time we asked for.
-    Ended,
-    /// The version or continue token was too old.
-    Expired,
-    /// Nothing arrived for longer than the watch may last.
-    Silent,
-    /// The initial events stopped without their end mark.
-    Unfinished,
-    /// The stream gave something that cannot be understood.
-    Garbled,
-    /// The connection was replaced, for example by new credentials.
-    Moved,
-    /// The kind is not served.
-    NotServed,
-    /// The credentials do not allow it.
-    Forbidden,
-    /// The credentials are not valid.
-    Unauthorized,
-    /// The server asked to slow down.
-    Throttled,
-    /// The server refuses streaming lists.
-    StreamingUnsupported,
-    /// The server cannot be reached, or the connection broke.
-    Unreachable,
-    /// No answer in time.
-    Timeout,
-    /// The server failed.
-    Server,
-    /// An answer cannot be understood.
-    BadAnswer,
-}
-
-impl Reason {
-    /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 15] = [
-        Self::Ended,
-        Self::Expired,
-        Self::Silent,
-        Self::Unfinished,
-        Self::Garbled,
-        Self::Moved,
-        Self::NotServed,
-        Self::Forbidden,
-        Self::Unauthorized,
-        Self::Throttled,
-        Self::StreamingUnsupported,
-        Self::Unreachable,
-        Self::Timeout,
-        Self::Server,
-        Self::BadAnswer,
-    ];
-
-    /// A stable word for metrics and reports.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Ended => "Ended",
-            Self::Expired => "Expired",
-            Self::Silent => "Silent",
-            Self::Unfinished => "Unfinished",
-            Self::Garbled => "Garbled",
-            Self::Moved => "Moved",
-            Self::NotServed => "NotServed",
-            Self::Forbidden => "Forbidden",
-            Self::Unauthorized => "Unauthorized",
-            Self::Throttled => "Throttled",
-            Self::StreamingUnsupported => "StreamingUnsupported",
-            Self::Unreachable => "Unreachable",
-            Self::Timeout => "Timeout",
-            Self::Server => "Server",
-            Self::BadAnswer => "BadAnswer",
-        }
-    }
-}
-
-impl From<SourceError> for Reason {
-    fn from(error: SourceError) -> Self {
-        match error {
-            SourceError::Expired => Self::Expired,
-            SourceError::NotServed => Self::NotServed,
-            SourceError::Forbidden => Self::Forbidden,
-            SourceError::Unauthorized => Self::Unauthorized,
-            SourceError::Throttled { .. } => Self::Throttled,
-            SourceError::StreamingUnsupported => Self::StreamingUnsupported,
-            SourceError::Unreachable => Self::Unreachable,
-            SourceError::Timeout => Self::Timeout,
-            SourceError::Server => Self::Server,
-            SourceError::BadAnswer => Self::BadAnswer,
-        }
-    }
-}
 
 /// How lists are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,79 +50,6 @@ pub enum Listing {
     Streaming,
     /// Page by page, for servers that refuse the other.
     Paged,
-}
-
-/// A watch request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Open {
-    /// Where it starts.
-    pub at: StartAt,
-    /// How long the server may keep it open, in seconds.
-    pub timeout_seconds: u32,
-}
-
-/// Where a watch starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StartAt {
-    /// With all objects as initial events.
-    Initial,
-    /// With the first change after this version.
-    After(String),
-}
-
-/// A list request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageRequest {
-    /// Where the page starts; `None` for the first.
-    pub continue_token: Option<String>,
-}
-
-/// What came in.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// The watch was accepted.
-    Opened,
-    /// One line of the watch.
-    Line(&'a [u8]),
-    /// The watch ended without an error.
-    Ended,
-    /// Nothing came for as long as [`Next::Read`] said.
-    Silent,
-    /// The asked page.
-    Page(&'a [u8]),
-    /// The request or the stream failed.
-    Failed(SourceError),
-    /// The connection requests go through was replaced.
-    Moved,
-    /// The sleep is over.
-    Woke,
-}
-
-/// What to do after a step: deliver the updates, count the restart, then do what is next.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Step<T> {
-    /// To deliver, in order.
-    pub updates: Vec<Update<T>>,
-    /// The watch starts again, for this reason.
-    pub restart: Option<Reason>,
-    /// What to do next.
-    pub next: Next,
-}
-
-/// The one thing to do next. Everything but `Read` ends the open stream, if there is one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// Read the next line of the open stream.
-    Read {
-        /// How long it may take.
-        silence: Duration,
-    },
-    /// Open a watch.
-    Open(Open),
-    /// Ask for a page.
-    List(PageRequest),
-    /// Wait.
-    Sleep(Duration),
 }
 
 /// How to go on after a failure.
@@ -251,10 +64,19 @@ enum Plan {
 enum Phase {
     Sleeping(Plan),
     Opening(Open),
-    InitialEvents { opened: Instant, silence: Duration },
+    InitialEvents {
+        opened: Instant,
+        silence: Duration,
+    },
     /// Waiting for a page; `done` holds the token it was asked with and the list's version, from the second page on.
-    Paging { done: Option<(String, String)> },
-    Following { version: String, opened: Instant, silence: Duration },
+    Paging {
+        done: Option<(String, String)>,
+    },
+    Following {
+        version: String,
+        opened: Instant,
+        silence: Duration,
+    },
 }
 
 /// The state of one watch.
@@ -296,12 +118,7 @@ impl Machine {
     }
 
     /// Takes in what happened at `now` and tells what to do. `decode` is called for every object.
-    pub fn step<T>(
-        &mut self,
-        now: Instant,
-        input: Input<'_>,
-        decode: impl Fn(&RawValue) -> Result<Versioned<T>, MetaError>,
-    ) -> Step<T> {
+    pub fn step<T>(&mut self, now: Instant, input: Input<'_>, decode: impl Fn(&RawValue) -> Result<Versioned<T>, MetaError>) -> Step<T> {
         match input {
             Input::Line(line) => self.line(now, line, decode),
             Input::Page(page) => self.page(now, page, decode),
@@ -465,14 +282,13 @@ impl Machine {
             let Ok(decoded) = decode(object) else { return self.fail(now, Reason::BadAnswer, None, Plan::Relist) };
             updates.push(Update::Listed(decoded.item));
         }
-        let next = match list.continue_token {
-            Some(token) => self.go::<T>(Plan::Page { token: token.into_owned(), version }, None).next,
-            None => {
-                updates.push(Update::ListComplete);
-                self.go::<T>(Plan::Follow(version), None).next
-            }
+        let plan = if let Some(token) = list.continue_token {
+            Plan::Page { token: token.into_owned(), version }
+        } else {
+            updates.push(Update::ListComplete);
+            Plan::Follow(version)
         };
-        Step { updates, restart: None, next }
+        Step { updates, ..self.go(plan, None) }
     }
 
     fn ended<T>(&mut self, now: Instant) -> Step<T> {
@@ -491,13 +307,11 @@ impl Machine {
     }
 
     fn silent<T>(&mut self, now: Instant) -> Step<T> {
-        match &self.phase {
-            Phase::InitialEvents { .. } => self.unfinished(now),
-            _ => {
-                let plan = self.resume();
-                self.fail(now, Reason::Silent, None, plan)
-            }
+        if matches!(self.phase, Phase::InitialEvents { .. }) {
+            return self.unfinished(now);
         }
+        let plan = self.resume();
+        self.fail(now, Reason::Silent, None, plan)
     }
 
     /// Initial events without an end. Some servers do not know the parameter and never send the mark, so the next list is a paged one.
@@ -516,7 +330,9 @@ impl Machine {
             SourceError::Unreachable | SourceError::Timeout | SourceError::Server | SourceError::Unauthorized | SourceError::Forbidden => {
                 (None, self.resume())
             }
-            SourceError::Expired | SourceError::NotServed | SourceError::StreamingUnsupported | SourceError::BadAnswer => (None, Plan::Relist),
+            SourceError::Expired | SourceError::NotServed | SourceError::StreamingUnsupported | SourceError::BadAnswer => {
+                (None, Plan::Relist)
+            }
         };
         self.fail(now, error.into(), hint, plan)
     }

@@ -7,20 +7,23 @@
 //! What a consumer may conclude is written at [`Update`]. The rule behind it: nothing is gone because it was not heard of; only a complete
 //! list, or the server's word, says so.
 
+mod client;
 pub mod decode;
 pub mod driver;
 pub mod machine;
 pub mod registry;
 mod source;
 mod stats;
+pub mod step;
 mod target;
+mod update;
 
 #[cfg(test)]
 mod tests;
 
 pub use decode::{Decode, Versioned};
-pub use machine::{Reason, Update};
-pub use registry::{Lease, WatchInfo, Watches};
+pub use registry::{Delivery, Health, Lease, WatchInfo, Watches};
 pub use source::{Source, SourceError};
 pub use stats::WatchStats;
-pub use target::{Form, WatchKey};
+pub use target::WatchKey;
+pub use update::{Reason, Update};

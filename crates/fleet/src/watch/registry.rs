@@ -16,10 +16,12 @@ use tokio::sync::{mpsc, watch};
 use super::{
     decode::Decode,
     driver::{self, Consumer},
-    machine::{Listing, Machine, Reason, Step, Update},
+    machine::{Listing, Machine},
     source::Source,
     stats::WatchStats,
+    step::Step,
     target::WatchKey,
+    update::{Reason, Update},
 };
 use crate::{
     backoff::BackoffPolicy,
@@ -93,7 +95,13 @@ pub struct Lease {
 
 impl<S: Source, D: Decode> Watches<S, D> {
     /// No watches yet. They will ask `source`, run under `supervisor` and deliver to `deliveries`.
-    pub fn new(source: Arc<S>, decode: D, deliveries: mpsc::Sender<Delivery<D::Item>>, supervisor: Supervisor, stats: Arc<WatchStats>) -> Self {
+    pub fn new(
+        source: Arc<S>,
+        decode: D,
+        deliveries: mpsc::Sender<Delivery<D::Item>>,
+        supervisor: Supervisor,
+        stats: Arc<WatchStats>,
+    ) -> Self {
         let shared = Shared {
             sources: watch::Sender::new(source),
             decode,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::Stream;
 
 use super::{
-    machine::{Open, PageRequest},
+    step::{Open, PageRequest},
     target::WatchKey,
 };
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::machine::Reason;
+use super::update::Reason;
 
 /// Running watches and their restarts. One for the whole fleet, so that the counters never go back when a cluster leaves.
 #[derive(Debug, Default)]

@@ -1,193 +1,101 @@
-//! What is watched, and the request lines for it.
+//! What is watched, and the requests for it.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
-use super::machine::{Open, PageRequest, StartAt};
+use super::step::{Open, PageRequest, StartAt};
+use crate::call::{Endpoint, ListQuery, Shape, query};
 
 /// Objects a page may hold: the size client-go uses. A metadata page of Deployments is about 1.3 MB then.
 const PAGE_LIMIT: u32 = 500;
 
-/// What the server sends of each object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Form {
-    /// Only the metadata.
-    Metadata,
-    /// The whole object.
-    Full,
-}
-
 /// What is watched. Two equal keys are one watch.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchKey {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Version.
-    pub version: String,
-    /// Resource name as in paths, for example `deployments`.
-    pub plural: String,
-    /// Only in this namespace; `None` watches all.
-    pub namespace: Option<String>,
-    /// Only objects whose labels match, in the API's selector syntax.
-    pub label_selector: Option<String>,
-    /// Only objects whose fields match, in the API's selector syntax.
-    pub field_selector: Option<String>,
-    /// What the server sends of each object.
-    pub form: Form,
+    endpoint: Endpoint,
+    labels: String,
+    fields: String,
+    shape: Shape,
 }
 
 impl WatchKey {
-    /// All objects of a kind in all namespaces, metadata only.
-    pub fn metadata(group: &str, version: &str, plural: &str) -> Self {
-        Self {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            plural: plural.to_owned(),
-            namespace: None,
-            label_selector: None,
-            field_selector: None,
-            form: Form::Metadata,
-        }
+    /// All objects of a collection, metadata only.
+    pub fn new(collection: Endpoint) -> Self {
+        Self { endpoint: collection, labels: String::new(), fields: String::new(), shape: Shape::Metadata }
     }
 
     /// The same with whole objects.
     #[must_use]
     pub fn full(mut self) -> Self {
-        self.form = Form::Full;
+        self.shape = Shape::Full;
         self
     }
 
-    /// Only in this namespace.
-    #[must_use]
-    pub fn in_namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
-        self
-    }
-
-    /// Only objects whose labels match.
+    /// Only objects whose labels match, in the API's selector syntax.
     #[must_use]
     pub fn labelled(mut self, selector: &str) -> Self {
-        self.label_selector = Some(selector.to_owned());
+        selector.clone_into(&mut self.labels);
         self
     }
 
-    /// Only objects whose fields match.
+    /// Only objects whose fields match, in the API's selector syntax.
     #[must_use]
     pub fn with_fields(mut self, selector: &str) -> Self {
-        self.field_selector = Some(selector.to_owned());
+        selector.clone_into(&mut self.fields);
         self
     }
 
-    /// The `Accept` header of a list.
+    /// The collection.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// What the server sends of each object.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The query of one page of a list.
     ///
-    /// Plain JSON comes last for aggregated API servers that cannot send metadata alone: both decode.
-    pub fn list_accept(&self) -> &'static str {
-        match self.form {
-            Form::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-            Form::Full => "application/json",
+    /// Consistent, because answers from the server's cache are never cut into pages.
+    pub fn list_query(&self, page: &PageRequest) -> ListQuery {
+        ListQuery {
+            labels: self.labels.clone(),
+            fields: self.fields.clone(),
+            limit: PAGE_LIMIT,
+            continue_token: page.continue_token.clone().unwrap_or_default(),
+            consistent: true,
         }
-    }
-
-    /// The `Accept` header of a watch. Not that of a list: with the `…List` form servers answer 200 and never send an event.
-    pub fn watch_accept(&self) -> &'static str {
-        match self.form {
-            Form::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-            Form::Full => "application/json",
-        }
-    }
-
-    /// Path and query of one page of a list.
-    pub fn list_path(&self, page: &PageRequest) -> String {
-        let mut query = Query::new(self);
-        query.add("limit", &PAGE_LIMIT.to_string());
-        if let Some(token) = &page.continue_token {
-            query.add("continue", token);
-        }
-        query.path
     }
 
     /// Path and query of a watch.
     pub fn watch_path(&self, open: &Open) -> String {
-        let mut query = Query::new(self);
-        query.add("watch", "true");
-        // Always: without bookmarks a streaming list has no end mark, and a quiet watch's version grows old.
-        query.add("allowWatchBookmarks", "true");
-        query.add("timeoutSeconds", &open.timeout_seconds.to_string());
-        match &open.at {
-            StartAt::Initial => {
-                query.add("sendInitialEvents", "true");
-                query.add("resourceVersionMatch", "NotOlderThan");
+        let timeout = open.timeout_seconds.to_string();
+        // Bookmarks always: without them a streaming list has no end mark, and the version of a quiet watch grows old.
+        let mut pairs = vec![("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", &timeout)];
+        for (name, selector) in [("labelSelector", &self.labels), ("fieldSelector", &self.fields)] {
+            if !selector.is_empty() {
+                pairs.push((name, selector));
             }
-            StartAt::After(version) => query.add("resourceVersion", version),
         }
-        query.path
+        match &open.at {
+            StartAt::Initial => pairs.extend([("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan")]),
+            StartAt::After(version) => pairs.push(("resourceVersion", version)),
+        }
+        self.endpoint.path() + &query(&pairs)
     }
 }
 
 impl fmt::Display for WatchKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.plural)?;
-        if !self.group.is_empty() {
-            write!(f, ".{}", self.group)?;
+        f.write_str(&self.endpoint.path())?;
+        for selector in [&self.labels, &self.fields] {
+            if !selector.is_empty() {
+                write!(f, " [{selector}]")?;
+            }
         }
-        write!(f, ":{}", self.version)?;
-        if let Some(namespace) = &self.namespace {
-            write!(f, " in {namespace}")?;
-        }
-        for selector in [&self.label_selector, &self.field_selector].into_iter().flatten() {
-            write!(f, " [{selector}]")?;
-        }
-        if self.form == Form::Full {
+        if self.shape == Shape::Full {
             f.write_str(" full")?;
         }
         Ok(())
-    }
-}
-
-/// A path and query under construction. Every part is percent-encoded: names come from other people's manifests.
-struct Query {
-    path: String,
-    separator: char,
-}
-
-impl Query {
-    fn new(key: &WatchKey) -> Self {
-        let mut query = Self { path: String::with_capacity(128), separator: '?' };
-        query.path.push_str(if key.group.is_empty() { "/api" } else { "/apis" });
-        let namespace = key.namespace.as_deref();
-        let segments = [
-            (!key.group.is_empty()).then_some(key.group.as_str()),
-            Some(&key.version),
-            namespace.map(|_| "namespaces"),
-            namespace,
-            Some(&key.plural),
-        ];
-        for segment in segments.into_iter().flatten() {
-            query.path.push('/');
-            query.encode(segment);
-        }
-        for (name, selector) in [("labelSelector", &key.label_selector), ("fieldSelector", &key.field_selector)] {
-            if let Some(selector) = selector {
-                query.add(name, selector);
-            }
-        }
-        query
-    }
-
-    fn add(&mut self, name: &str, value: &str) {
-        self.path.push(self.separator);
-        self.separator = '&';
-        self.path.push_str(name);
-        self.path.push('=');
-        self.encode(value);
-    }
-
-    fn encode(&mut self, text: &str) {
-        for byte in text.bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => self.path.push(char::from(byte)),
-                // Writing to a String cannot fail.
-                _ => _ = write!(self.path, "%{byte:02X}"),
-            }
-        }
     }
 }

@@ -1,13 +1,21 @@
 //! YAML as Helm reads it.
 //!
 //! Helm hands a manifest to `sigs.k8s.io/yaml`, which decodes with go-yaml 2, a YAML 1.1 reader with rules of its own
-//! (`yes` is a boolean, `0644` is octal, merge keys overwrite), and turns the result into JSON. A value read by YAML
-//! 1.2 rules would differ from what stands on the cluster, so this module follows go-yaml: `saphyr-parser` finds the
-//! structure, [`scalar`] resolves plain scalars, [`value`] decodes aliases and merges, and numbers come out as the
-//! JSON text that reached the API server. `tests/yaml/` holds the real answers it is compared with.
+//! (`yes` is a boolean, `0644` is octal, merge keys overwrite, a flow collection may be indented anyhow), and turns the
+//! result into JSON. A YAML 1.2 parser refuses some of what charts contain and reads some of it otherwise than what
+//! stands on the cluster, so this module follows go-yaml all the way:
+//!
+//! text → `scanner` (tokens; scalars in `text`, anchors and tags in `property`) → `tree` (nodes) → `value` (aliases and
+//! merges; plain scalars resolved by `scalar`, numbers by `number` to the JSON text that reached the API server).
+//!
+//! `tests/yaml/` holds the real answers it is compared with.
 
+mod cursor;
 mod number;
+mod property;
 mod scalar;
+mod scanner;
+mod text;
 mod tree;
 mod value;
 
@@ -73,6 +81,6 @@ impl YamlError {
 ///
 /// Takes the nodes it used from `nodes`, the rest of the manifest's budget.
 pub(crate) fn parse(text: &str, limits: &Limits, nodes: &mut usize) -> Result<Value, YamlError> {
-    let tree = tree::compose(text, limits, nodes)?;
+    let tree = tree::compose(text, limits, *nodes)?;
     value::decode(&tree, limits, nodes)
 }

@@ -7,9 +7,8 @@ use serde_json::{Number, Value};
 pub(crate) fn from_float(float: f64) -> Option<Number> {
     // Go switches to an exponent from 1e21 on; below, whole floats look like integers on the wire.
     if float.fract() == 0.0 && float.abs() < 1e21 {
-        let digits = format!("{float:.0}");
-        // Go prints the shortest digits that read back, padded with zeros; so does `{}`, `{:.0}` prints all digits.
-        let digits = if digits.len() > 15 { float.to_string() } else { digits };
+        // Like Go's, the shortest digits that read back, padded with zeros.
+        let digits = float.to_string();
         if let Ok(int) = digits.parse::<i64>() {
             return Some(int.into());
         }
@@ -58,10 +57,7 @@ pub(crate) fn key(float: f64) -> String {
     let scientific = format!("{single:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
     let Ok(power) = exponent.parse::<i32>() else { return scientific };
-    let digits = mantissa.bytes().filter(u8::is_ascii_digit).count();
-    // The shortest form uses an exponent below 1e-4 and from 1e21 on, or earlier when it has fewer digits than that.
-    let threshold = if i32::try_from(digits).is_ok_and(|digits| digits > power) { 21 } else { 6 };
-    if power < -4 || power >= threshold {
+    if !(-4..6).contains(&power) {
         let sign = if power < 0 { '-' } else { '+' };
         return format!("{mantissa}e{sign}{:02}", power.abs());
     }
@@ -81,7 +77,7 @@ mod tests {
         assert_eq!(from_float(0.1).unwrap().to_string(), "0.1");
         assert_eq!(from_float(f64::NAN), None);
         assert_eq!(from_unsigned(u64::MAX).unwrap().as_f64(), Some(18_446_744_073_709_552_000.0));
-        assert_eq!(from_unsigned(1 << 63), Some((1_u64 << 63).into()));
+        assert_eq!(from_unsigned(1 << 63), Some(9_223_372_036_854_776_000_u64.into()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{YamlError, number};
 use crate::base64_text;
 
 /// Prefix that `!!` stands for.
-const CORE: &str = "tag:yaml.org,2002:";
+pub(super) const CORE: &str = "tag:yaml.org,2002:";
 
 /// A resolved scalar.
 #[derive(Clone, Debug, PartialEq)]

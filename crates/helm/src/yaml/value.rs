@@ -13,13 +13,13 @@ use crate::limits::Limits;
 const MERGE_TAG: &str = "tag:yaml.org,2002:merge";
 
 /// Decodes `tree`; an empty one is null.
-pub(super) fn decode(tree: &Tree<'_>, limits: &Limits, nodes: &mut usize) -> Result<Value, YamlError> {
+pub(super) fn decode(tree: &Tree, limits: &Limits, nodes: &mut usize) -> Result<Value, YamlError> {
     let Some(root) = tree.root() else { return Ok(Value::Null) };
     Decoder { tree, depth_left: limits.depth, nodes, decoded: 0, through_aliases: 0, aliases_open: 0 }.value(root)
 }
 
 struct Decoder<'t> {
-    tree: &'t Tree<'t>,
+    tree: &'t Tree,
     depth_left: usize,
     nodes: &'t mut usize,
     /// Nodes decoded so far.

@@ -7,10 +7,8 @@ use holdfast_fleet::kubeconfig::{self, KubeconfigSecret, ServerPolicy};
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
-use super::{
-    ClusterName, Credential, OwnerRef, SecretInput,
-    wire::{PAUSED_ANNOTATION, SecretObject},
-};
+use super::{ClusterName, Credential, OwnerRef, SecretInput, wire::SecretObject};
+use crate::management::slim::PAUSED_ANNOTATION;
 
 /// What the fleet view keeps of a Secret; `None` where it holds no kubeconfig. The data is dropped either way.
 pub fn reduce(secret: SecretObject, before: Option<&SecretInput>, policy: &ServerPolicy) -> Option<SecretInput> {

@@ -1,4 +1,4 @@
-//! The objects of the management cluster as they are decoded: only what is used, and in particular never `managedFields`.
+//! The objects the fleet view reads, as they are decoded.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -6,56 +6,25 @@ use holdfast_api::policy::DriftPolicy;
 use k8s_openapi::{
     ByteString,
     api::core::v1::Secret,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
     Resource, ResourceExt,
     core::{ApiResource, DynamicResourceScope},
 };
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ClusterInput, OwnerRef};
+use crate::management::slim::{self, PAUSED_ANNOTATION, resource_like};
 
-/// Annotation that pauses reconciliation of any object of Cluster API, by being there.
-pub const PAUSED_ANNOTATION: &str = "cluster.x-k8s.io/paused";
 /// Condition that says that the control plane was reached once; never taken back.
 const INITIALISED_CONDITION: &str = "ControlPlaneInitialized";
-
-/// Metadata without what grows.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SlimMeta {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    generation: Option<i64>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    deletion_timestamp: Option<Time>,
-}
-
-fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let meta = SlimMeta::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: meta.name,
-        namespace: meta.namespace,
-        uid: meta.uid,
-        resource_version: meta.resource_version,
-        generation: meta.generation,
-        labels: meta.labels,
-        // Annotations can be as large as `managedFields`; one matters.
-        annotations: meta.annotations.map(|all| all.into_iter().filter(|(key, _)| key == PAUSED_ANNOTATION).collect()),
-        deletion_timestamp: meta.deletion_timestamp,
-        ..ObjectMeta::default()
-    })
-}
 
 /// A Cluster API `Cluster`, v1beta1 or v1beta2.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ClusterObject {
-    #[serde(deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     spec: Option<ClusterSpec>,
@@ -146,7 +115,7 @@ impl Resource for ClusterObject {
 /// A Secret. Lives only between decoding and [`super::secret::reduce`].
 #[derive(Clone, Deserialize)]
 pub struct SecretObject {
-    #[serde(deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub data: BTreeMap<String, ByteString>,
@@ -161,40 +130,12 @@ impl fmt::Debug for SecretObject {
 /// A policy whose spec may be of another version than this hub's: one that cannot be read must not stop the list.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PolicyObject {
-    #[serde(deserialize_with = "slim")]
+    #[serde(deserialize_with = "slim::metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: Value,
     #[serde(default)]
     pub status: Value,
-}
-
-macro_rules! resource_like {
-    ($type:ty, $model:ty) => {
-        impl Resource for $type {
-            type DynamicType = ();
-            type Scope = DynamicResourceScope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                <$model as Resource>::kind(&())
-            }
-            fn group((): &()) -> Cow<'_, str> {
-                <$model as Resource>::group(&())
-            }
-            fn version((): &()) -> Cow<'_, str> {
-                <$model as Resource>::version(&())
-            }
-            fn plural((): &()) -> Cow<'_, str> {
-                <$model as Resource>::plural(&())
-            }
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
 }
 
 resource_like!(SecretObject, Secret);

@@ -2,11 +2,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::mpsc, time::timeout};
 
-use super::script::{Answer, Script, decode_for, end_mark, error, event, open, page};
+use super::script::{Answer, Script, decode_for, end_mark, error, event, key, open, page};
 use crate::{
     meta::MetaError,
     supervisor::{Stopped, Supervisor},
-    watch::{Reason, SourceError, Update, Versioned, WatchKey, WatchStats, Watches, registry::Delivery, registry::Health},
+    watch::{Delivery, Health, Reason, SourceError, Update, Versioned, WatchKey, WatchStats, Watches},
 };
 
 type Decoder = fn(&WatchKey, &serde_json::value::RawValue) -> Result<Versioned<String>, MetaError>;
@@ -50,7 +50,7 @@ impl Fleet {
 }
 
 fn deployments() -> WatchKey {
-    WatchKey::metadata("apps", "v1", "deployments")
+    key("apps", "v1", "deployments")
 }
 
 /// Lets tasks that were woken run.
@@ -112,7 +112,7 @@ async fn a_refusal_of_streaming_lists_is_remembered_for_the_cluster() {
     let mut fleet = Fleet::new(&script);
     let _first = fleet.watches.acquire(deployments());
     fleet.until_live().await;
-    let _second = fleet.watches.acquire(WatchKey::metadata("", "v1", "services"));
+    let _second = fleet.watches.acquire(key("", "v1", "services"));
     fleet.until_live().await;
     assert_eq!(script.shorts(), ["stream", "list", "watch 20", "list", "watch 20"]);
     assert_eq!(fleet.restarts(Reason::StreamingUnsupported), 1);
@@ -140,14 +140,14 @@ async fn a_replaced_source_moves_every_watch() {
     let old = Script::new(|_, _| open([end_mark(10)]));
     let new = Script::new(|_, _| open([]));
     let mut fleet = Fleet::new(&old);
-    let _leases = ["deployments", "daemonsets"].map(|plural| fleet.watches.acquire(WatchKey::metadata("apps", "v1", plural)));
+    let _leases = ["deployments", "daemonsets"].map(|plural| fleet.watches.acquire(key("apps", "v1", plural)));
     fleet.until_live().await;
     fleet.until_live().await;
     fleet.watches.replace_source(Arc::clone(&new));
     settle().await;
     assert_eq!(new.shorts(), ["watch 10", "watch 10"]);
     assert_eq!(fleet.restarts(Reason::Moved), 2);
-    let _third = fleet.watches.acquire(WatchKey::metadata("apps", "v1", "statefulsets"));
+    let _third = fleet.watches.acquire(key("apps", "v1", "statefulsets"));
     settle().await;
     assert_eq!((old.calls().len(), new.calls().len()), (2, 3), "new watches use the new source");
 }

@@ -9,11 +9,12 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::{
+    call::Endpoint,
     meta::MetaError,
     watch::{
         Source, SourceError, Versioned, WatchKey,
         decode::metadata,
-        machine::{Open, PageRequest},
+        step::{Open, PageRequest},
     },
 };
 
@@ -50,7 +51,9 @@ pub fn end_mark(version: u32) -> String {
 }
 
 pub fn error(code: u16, reason: &str) -> String {
-    format!(r#"{{"type":"ERROR","object":{{"kind":"Status","status":"Failure","message":"secret text","reason":"{reason}","code":{code}}}}}"#)
+    format!(
+        r#"{{"type":"ERROR","object":{{"kind":"Status","status":"Failure","message":"secret text","reason":"{reason}","code":{code}}}}}"#
+    )
 }
 
 pub fn page(version: u32, token: &str, names: &[&str]) -> String {
@@ -160,7 +163,7 @@ impl Source for Script {
     type Lines = Pin<Box<dyn Stream<Item = Result<Bytes, SourceError>> + Send>>;
 
     async fn list(&self, key: &WatchKey, page: &PageRequest) -> Result<Bytes, SourceError> {
-        match self.answer(key.list_path(page)).await {
+        match self.answer(list_path(key, page)).await {
             Answer::Page(text) => Ok(Bytes::from(text)),
             Answer::Refuse(error) => Err(error),
             other => panic!("a list was answered by {other:?}"),
@@ -174,6 +177,18 @@ impl Source for Script {
             other => panic!("a watch was answered by {other:?}"),
         }
     }
+}
+
+/// A list request as one text.
+fn list_path(key: &WatchKey, page: &PageRequest) -> String {
+    let query = key.list_query(page);
+    let token = if query.continue_token.is_empty() { String::new() } else { format!("&continue={}", query.continue_token) };
+    format!("{}?limit={}{token}", key.endpoint().path(), query.limit)
+}
+
+/// A key of all objects of a kind.
+pub fn key(group: &str, version: &str, plural: &str) -> WatchKey {
+    WatchKey::new(Endpoint::new(group, version, plural).unwrap())
 }
 
 async fn play(part: Part) -> Option<Result<Bytes, SourceError>> {

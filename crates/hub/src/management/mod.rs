@@ -1,5 +1,7 @@
 //! Calls to the management cluster: a client with deadlines and without hidden retries, and failures as words.
 
+pub(crate) mod slim;
+
 use std::{future::Future, time::Duration};
 
 use kube::{

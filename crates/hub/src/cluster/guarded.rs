@@ -1,0 +1,80 @@
+//! One declared object of one release on one cluster.
+
+use std::sync::Arc;
+
+use holdfast_engine::{
+    canonical::{Digest, canonical},
+    case::Desired,
+    normalise::{self, Release},
+    object::{ObjectKey, Scope},
+};
+use holdfast_fleet::{
+    call::{Endpoint, EndpointError},
+    discovery::Resource,
+};
+use serde_json::Value;
+
+/// A declared object, kept as text: most objects are in sync and never need the tree.
+#[derive(Clone, Debug)]
+pub struct Guarded {
+    /// Which object.
+    pub key: Arc<ObjectKey>,
+    /// How the cluster serves its kind.
+    pub resource: Arc<Resource>,
+    /// Digest of the declared object.
+    pub hash: Digest,
+    declared: Declared,
+    release: Option<Arc<Release>>,
+}
+
+/// Canonical JSON of a declared object. May hold Secret data, so it never prints.
+#[derive(Clone)]
+struct Declared(Arc<[u8]>);
+
+impl std::fmt::Debug for Declared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Declared({} bytes)", self.0.len())
+    }
+}
+
+impl Guarded {
+    /// A declared object, normalised for judging.
+    pub fn new(key: ObjectKey, value: Value, resource: Arc<Resource>, release: Option<Arc<Release>>) -> Self {
+        let declared: Arc<[u8]> = canonical(&normalise::normalise(value, &key, release.as_deref())).into();
+        Self { key: Arc::new(key), resource, hash: Digest::of_bytes(&declared), declared: Declared(declared), release }
+    }
+
+    /// The declared object as a tree. `Null` cannot happen: the text was written by this type.
+    pub fn desired(&self) -> Desired {
+        Desired {
+            key: ObjectKey::clone(&self.key),
+            value: serde_json::from_slice(&self.declared.0).unwrap_or_default(),
+            release: self.release.as_deref().cloned(),
+        }
+    }
+
+    /// Whether a live object carries the ownership metadata of this object's release.
+    pub fn owns(&self, live: &Value) -> bool {
+        self.release.as_ref().is_some_and(|release| release.owns(live))
+    }
+
+    /// The declared object as text, as it is sent.
+    pub fn text(&self) -> &[u8] {
+        &self.declared.0
+    }
+
+    /// Where the object lives.
+    pub fn endpoint(&self) -> Result<Endpoint, EndpointError> {
+        self.collection()?.named(&self.key.name)
+    }
+
+    /// Where objects of its kind and namespace are created.
+    pub fn collection(&self) -> Result<Endpoint, EndpointError> {
+        let gvk = &self.key.gvk;
+        let endpoint = Endpoint::new(&gvk.group, &gvk.version, &self.resource.plural)?;
+        match (&self.key.namespace, self.resource.scope) {
+            (Some(namespace), Scope::Namespaced) => endpoint.in_namespace(namespace),
+            _ => Ok(endpoint),
+        }
+    }
+}

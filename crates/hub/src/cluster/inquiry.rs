@@ -1,0 +1,429 @@
+//! Carries out the engine's steps for one object: reads, asks, proves and writes, and hands every answer back to
+//! [`holdfast_engine::decide::decide`]. Makes no decision of its own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use holdfast_api::report::{Action, Actor, Outcome, Reason, Verdict};
+use holdfast_engine::{
+    answer::{Answer, Fence, Live, Refusal},
+    assess::AcceptedPath,
+    canonical::Digest,
+    case::{Baseline, Case, Desired, Permit, Scaler},
+    contest::Ledger,
+    decide::{self, Ask, Judgement, Step},
+    fields,
+    manager::{self, Operation, Writer},
+    owned::OwnedSet,
+    patch,
+    path::Path,
+    plan::{Correction, Request},
+    project,
+};
+use holdfast_fleet::{
+    call::{self, ApiClient, CallError, Effect, Endpoint, FieldManager, ListQuery, Retry, Shape},
+    clock::Clock,
+    meta::Meta,
+};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{
+    guarded::Guarded,
+    records::FenceQuestion,
+    refusal::refusal,
+    sight::Sight,
+    state::{ObjectState, States},
+};
+use crate::policy::Ignore;
+
+/// Field manager of every dry-run that asks the server about declared objects. Never used for a write.
+const ORACLE_MANAGER: &str = "holdfast";
+
+/// Attempts at the second write of a positional repair when somebody writes in between.
+const MOVE_ATTEMPTS: usize = 4;
+
+/// What an object is judged with besides itself.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Whether drift may be written.
+    pub permit: Permit,
+    /// Ignore rules of the policy that fit the object.
+    pub ignore: Vec<Ignore>,
+    /// Earlier corrections.
+    pub ledger: Option<Arc<Ledger>>,
+    /// How the release writes, learnt from its other objects.
+    pub writer: Option<Writer>,
+    /// What the release record says about how it was applied.
+    pub prefer: Option<Operation>,
+    /// When the record switched to `deployed`.
+    pub deployed_at: Option<Timestamp>,
+    /// The autoscaler of the object.
+    pub scaler: Option<Scaler>,
+    /// The release may create what it was never seen to own.
+    pub trusted: bool,
+    /// Another release that declares the object.
+    pub also_declared_by: Option<String>,
+    /// The release and the revision that is judged; without them nothing is written.
+    pub fence: Option<FenceQuestion>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Examined {
+    /// The judgement.
+    pub judgement: Judgement,
+    /// What is remembered of the object.
+    pub state: ObjectState,
+    /// How the release writes, as this object shows.
+    pub writer: Option<Writer>,
+    /// The write, if one was sent.
+    pub write: Option<Written>,
+    /// The failure that says that the cluster cannot be talked to.
+    pub unreachable: Option<CallError>,
+    /// UID of the live object; empty while it does not exist.
+    pub uid: String,
+}
+
+/// A write that was sent.
+#[derive(Debug)]
+pub struct Written {
+    /// Paths it was to restore, with what stood there; the root alone for a creation.
+    pub paths: Vec<(Path, Digest)>,
+    /// Whose change it undid.
+    pub actor: Option<Actor>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Examines objects of one cluster.
+#[derive(Clone, Debug)]
+pub struct Examiner {
+    /// Calls to the cluster.
+    pub client: ApiClient,
+    /// Shared owned sets.
+    pub states: States,
+    /// Wall time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// An answer, reduced to what a decision may depend on.
+type Said = Result<Value, Refusal>;
+
+/// What has been learnt so far; a [`Case`] borrows from it.
+#[derive(Default)]
+struct Facts {
+    absent: bool,
+    live: Option<Said>,
+    live_text: Bytes,
+    oracle: Option<Said>,
+    create: Option<Said>,
+    proof: Option<Said>,
+    fence: Fence,
+    unreachable: Option<CallError>,
+}
+
+impl Facts {
+    /// Reduces an answer, and keeps in mind when the cluster itself could not be talked to.
+    fn said(&mut self, answer: Result<call::Answer, CallError>) -> Said {
+        answer.and_then(|answer| answer.json()).map_err(|error| {
+            let refusal = refusal(&error);
+            if error.is_connection() || error == CallError::Unauthorized {
+                self.unreachable = Some(error);
+            }
+            refusal
+        })
+    }
+
+    fn live(&self) -> Live<'_> {
+        match &self.live {
+            _ if self.absent => Live::Absent,
+            None => Live::NotRead,
+            Some(Ok(live)) => Live::Present(live),
+            Some(Err(refusal)) => Live::Unreadable(refusal),
+        }
+    }
+}
+
+const fn answer(said: Option<&Said>) -> Answer<'_> {
+    match said {
+        None => Answer::NotAsked,
+        Some(Ok(value)) => Answer::Given(value),
+        Some(Err(refusal)) => Answer::Refused(refusal),
+    }
+}
+
+/// One object under examination.
+struct Inquiry<'a> {
+    examiner: &'a Examiner,
+    guarded: &'a Guarded,
+    context: &'a Context,
+    endpoint: Endpoint,
+    collection: Endpoint,
+    oracle_manager: FieldManager,
+    state: ObjectState,
+    facts: Facts,
+}
+
+impl Examiner {
+    /// Judges one object, and corrects it where the context permits.
+    pub async fn examine(&self, guarded: &Guarded, state: ObjectState, context: &Context) -> Examined {
+        let places = guarded.endpoint().and_then(|endpoint| Ok((endpoint, guarded.collection()?)));
+        let (Ok((endpoint, collection)), Ok(oracle_manager)) = (places, FieldManager::new(ORACLE_MANAGER)) else {
+            let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::ManifestInvalid, "the object's name cannot be part of a request");
+            return Examined { judgement, state, writer: None, write: None, unreachable: None, uid: String::new() };
+        };
+        let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts: Facts::default() };
+        inquiry.run().await
+    }
+}
+
+impl Inquiry<'_> {
+    async fn run(mut self) -> Examined {
+        if self.state.desired != self.guarded.hash {
+            self.state.start_anew(self.guarded.hash);
+        }
+        if self.context.also_declared_by.is_none() {
+            self.read().await;
+            if let Some(judgement) = self.glance() {
+                return self.conclude(judgement, None);
+            }
+        }
+        let desired = self.guarded.desired();
+        loop {
+            let step = self.with_case(&desired, decide::decide);
+            match step {
+                Step::FetchLive => self.read().await,
+                Step::Ask(ask) => self.ask(ask).await,
+                Step::Prove(correction) => {
+                    let proof = self.send(&correction, Effect::DryRun).await;
+                    self.facts.proof = Some(self.facts.said(proof));
+                }
+                Step::Write(correction) => return self.write(&desired, &correction).await,
+                Step::Done(judgement) => return self.conclude(*judgement, None),
+            }
+        }
+    }
+
+    fn with_case<T>(&self, desired: &Desired, then: impl FnOnce(&Case<'_>) -> T) -> T {
+        let (facts, context) = (&self.facts, self.context);
+        let baseline: Option<Baseline> = self.state.baseline();
+        let ignored = |path: &Path, actor: Option<&Actor>| context.ignore.iter().any(|rule| rule.covers(path, actor.map(|actor| actor.manager.as_str())));
+        then(&Case {
+            desired,
+            owned: self.state.owned.as_deref(),
+            baseline: baseline.as_ref(),
+            live: facts.live(),
+            oracle: answer(facts.oracle.as_ref()),
+            create: answer(facts.create.as_ref()),
+            proof: answer(facts.proof.as_ref()),
+            fence: facts.fence,
+            permit: if context.fence.is_some() { context.permit } else { Permit::Report(None) },
+            ignored: &ignored,
+            scaler: context.scaler.as_ref(),
+            ledger: context.ledger.as_deref(),
+            writer: context.writer.as_ref(),
+            prefer: context.prefer,
+            deployed_at: context.deployed_at,
+            seen: self.state.seen,
+            trusted: context.trusted,
+            also_declared_by: context.also_declared_by.as_deref(),
+            now: self.examiner.clock.now(),
+        })
+    }
+
+    async fn read(&mut self) {
+        match self.examiner.client.get(&self.endpoint, Shape::Full).await {
+            Err(CallError::NotFound) => self.facts.absent = true,
+            Ok(answer) => {
+                self.facts.live = Some(answer.json().map_err(|error| refusal(&error)));
+                self.facts.live_text = answer.into_bytes();
+            }
+            Err(error) => self.facts.live = Some(self.facts.said(Err(error))),
+        }
+    }
+
+    /// In sync by digest alone, without building the declared object: the usual end of an event.
+    fn glance(&mut self) -> Option<Judgement> {
+        let Some(Ok(live)) = &self.facts.live else { return None };
+        let meta = Meta::of_object(&self.facts.live_text).ok()?;
+        let owned = Arc::clone(self.state.owned.as_ref()?);
+        let sight = Sight::of(&meta, &owned, &self.guarded.key.gvk);
+        if self.state.sight.is_some_and(|known| known.is_other_object(&sight)) {
+            // Another incarnation: what was accepted before proves nothing.
+            self.state.start_anew(self.guarded.hash);
+            return None;
+        }
+        let digest = project::digest(&project::leaves(&owned, live));
+        (meta.deletion_timestamp.is_none() && self.state.in_sync == Some(digest)).then(|| Judgement::unchanged(digest))
+    }
+
+    async fn ask(&mut self, ask: Ask) {
+        let client = &self.examiner.client;
+        let oracle = async {
+            let body = Bytes::copy_from_slice(self.guarded.text());
+            client.apply(&self.endpoint, body, &self.oracle_manager, true, Effect::DryRun).await
+        };
+        let create = async {
+            let body = json_bytes(&throw_away(self.guarded.desired().value));
+            client.create(&self.collection, body, &self.oracle_manager, Effect::DryRun).await
+        };
+        let fence = async {
+            match &self.context.fence {
+                Some(question) => self.examiner.fence(question).await,
+                None => Fence::Unknown,
+            }
+        };
+        let (oracle, create, fence) = tokio::join!(only_if(ask.oracle, oracle), only_if(ask.create, create), only_if(ask.fence, fence));
+        if let Some(oracle) = oracle {
+            let said = self.facts.said(oracle);
+            if let (Ok(object), None) = (&said, &self.state.owned) {
+                self.state.owned = Some(self.examiner.states.intern(owned_by_oracle(object)));
+            }
+            self.facts.oracle = Some(said);
+        }
+        if let Some(create) = create {
+            self.facts.create = Some(self.facts.said(create));
+        }
+        if let Some(fence) = fence {
+            self.facts.fence = fence;
+        }
+    }
+
+    async fn send(&self, correction: &Correction, effect: Effect) -> Result<call::Answer, CallError> {
+        let client = &self.examiner.client;
+        let manager = FieldManager::new(correction.writer.manager.clone()).map_err(|_| CallError::BadPath)?;
+        match &correction.request {
+            Request::JsonPatch(ops) => client.json_patch(&self.endpoint, json_bytes(ops), &manager, effect).await,
+            Request::Apply(body) => client.apply(&self.endpoint, json_bytes(body), &manager, true, effect).await,
+            Request::CreateByApply(body) => client.apply(&self.endpoint, json_bytes(body), &manager, false, effect).await,
+            Request::Create(body) => client.create(&self.collection, json_bytes(body), &manager, effect).await,
+        }
+    }
+
+    /// Sends a correction and draws the conclusion from the answer.
+    async fn write(mut self, desired: &Desired, correction: &Correction) -> Examined {
+        let drifts = self.with_case(desired, decide::drifts);
+        let creates = matches!(correction.request, Request::Create(_) | Request::CreateByApply(_));
+        let paths = if creates {
+            vec![(Path::root(), Digest::of(&Value::Null))]
+        } else {
+            drifts.iter().map(|drift| (drift.path.clone(), drift.theirs)).collect()
+        };
+        let actor = drifts.first().and_then(|drift| drift.finding.actor.clone());
+        let sent = self.send(correction, Effect::Persist).await;
+        let (judgement, outcome) = match sent.and_then(|answer| Ok((answer.json::<Value>()?, answer.into_bytes()))) {
+            Ok((object, text)) => {
+                let concluded = self.with_case(desired, |case| match (case.owned, case.live) {
+                    (Some(owned), Live::Present(before)) => (decide::corrected(case, owned, before, correction, &object), Outcome::Corrected),
+                    (owned, _) => (decide::recreated(case, owned, &object), Outcome::Recreated),
+                });
+                let moved = self.move_ownership(correction, &object).await;
+                self.facts.live_text = moved.unwrap_or(text);
+                self.facts.absent = false;
+                concluded
+            }
+            Err(CallError::Conflict | CallError::AlreadyExists | CallError::PatchMismatch) => (self.with_case(desired, decide::overtaken), Outcome::Conflict),
+            Err(error) => {
+                let outcome = if error.retry() == Retry::Later { Outcome::Failed } else { Outcome::Refused };
+                let refusal = self.facts.said(Err(error)).err();
+                let reason = refusal.map_or(Reason::ServerError, |refusal| refusal.reason);
+                (self.with_case(desired, |case| decide::refused_write(case, reason)), outcome)
+            }
+        };
+        self.conclude(judgement, Some(Written { paths, actor, outcome }))
+    }
+
+    /// The second write of a positional repair: `managedFields` and nothing else, guarded by the version of the first answer. Where
+    /// somebody wrote in between, the entries are taken from what is there now.
+    async fn move_ownership(&self, correction: &Correction, answer: &Value) -> Option<Bytes> {
+        let (Some(change), Some(Ok(before))) = (&correction.then, &self.facts.live) else { return None };
+        let client = &self.examiner.client;
+        let manager = FieldManager::new(correction.writer.manager.clone()).ok()?;
+        let mut entries = fields::moved(before, change, self.examiner.clock.now());
+        let mut version = version_of(answer);
+        for _ in 0..MOVE_ATTEMPTS {
+            let ops = json!([patch::version_guard(&version), {"op": "replace", "path": "/metadata/managedFields", "value": entries}]);
+            match client.json_patch(&self.endpoint, json_bytes(&ops), &manager, Effect::Persist).await {
+                Ok(moved) => return Some(moved.into_bytes()),
+                Err(CallError::Conflict) => {
+                    let current: Value = client.get(&self.endpoint, Shape::Full).await.and_then(|answer| answer.json()).ok()?;
+                    version = version_of(&current);
+                    entries = fields::moved(&current, change, self.examiner.clock.now());
+                }
+                Err(error) => {
+                    tracing::warn!(reason = error.category(), "ownership could not be moved back to the release");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn conclude(self, judgement: Judgement, write: Option<Written>) -> Examined {
+        let Self { guarded, context, mut state, facts, .. } = self;
+        let mut uid = String::new();
+        let mut writer = None;
+        if facts.absent {
+            state.start_anew(guarded.hash);
+        } else if let Ok(meta) = Meta::of_object(&facts.live_text) {
+            uid = meta.uid.to_string();
+            state.sight = state.owned.as_ref().map(|owned| Sight::of(&meta, owned, &guarded.key.gvk));
+            if let Ok(object) = serde_json::from_slice::<Value>(&facts.live_text) {
+                writer = manager::release_writer(&manager::entries(&object), context.prefer);
+                state.seen |= guarded.owns(&object);
+            }
+        }
+        state.in_sync = judgement.in_sync;
+        if judgement.settled {
+            state.accepted = Some(judgement.accepted.iter().map(AcceptedPath::remembered).collect());
+        }
+        Examined { judgement, state, writer, write, unreachable: facts.unreachable, uid }
+    }
+}
+
+impl Examiner {
+    /// One consistent list of the release's records, metadata only, right before a write.
+    async fn fence(&self, question: &FenceQuestion) -> Fence {
+        let Ok(secrets) = Endpoint::new("", "v1", "secrets").and_then(|secrets| secrets.in_namespace(&question.namespace)) else {
+            return Fence::Unknown;
+        };
+        let query = ListQuery { labels: format!("owner=helm,name={}", question.name), consistent: true, ..ListQuery::default() };
+        match self.client.list(&secrets, Shape::Metadata, &query).await {
+            Ok(answer) => question.answer(answer.bytes()),
+            Err(_) => Fence::Unknown,
+        }
+    }
+}
+
+async fn only_if<T>(wanted: bool, question: impl Future<Output = T>) -> Option<T> {
+    if wanted { Some(question.await) } else { None }
+}
+
+/// The paths our own entry holds in the answer to a forced dry-run; none for an object that claims nothing.
+fn owned_by_oracle(answer: &Value) -> OwnedSet {
+    manager::entries(answer)
+        .into_iter()
+        .find(|entry| entry.manager == ORACLE_MANAGER && entry.operation == Operation::Apply && entry.subresource.is_empty())
+        .map(|entry| entry.fields)
+        .unwrap_or_default()
+}
+
+/// The declared object under a name nobody uses, to see what admission makes of a creation.
+fn throw_away(mut object: Value) -> Value {
+    if let Some(Value::String(name)) = object.pointer_mut("/metadata/name") {
+        name.truncate(name.char_indices().map(|(index, _)| index).take_while(|index| *index < 40).last().unwrap_or_default());
+        name.push_str(&format!("x-holdfast-{:06x}", rand::random::<u32>() & 0xff_ffff));
+    }
+    object
+}
+
+fn version_of(object: &Value) -> String {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn json_bytes(value: &impl Serialize) -> Bytes {
+    // Values built here have text keys only, which is all that serialising can fail on.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}

@@ -1,0 +1,194 @@
+//! The hash state of every guarded object of the fleet, behind one concurrent map.
+//!
+//! The map is wrapped: no guard of it leaves this module, so none can be held across an await or beside another.
+
+use std::{
+    mem::size_of,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use dashmap::DashMap;
+use holdfast_engine::{
+    canonical::{Digest, Digester},
+    case::{Accepted, Baseline},
+    object::{Gvk, ObjectKey},
+    owned::OwnedSet,
+};
+use holdfast_fleet::meta::Meta;
+
+use super::sight::{News, Sight};
+
+/// One object of one cluster: a digest, so that looking it up from a received line allocates nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StateId(Digest);
+
+impl StateId {
+    /// The id of an object. Versions of one kind are one object.
+    pub fn new(cluster: ClusterId, group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+        let mut digester = Digester::new();
+        digester.add(&cluster.0.to_le_bytes());
+        for part in [group, kind, namespace.unwrap_or_default(), name] {
+            digester.add(part.as_bytes());
+        }
+        Self(digester.finish())
+    }
+
+    /// The id of a key.
+    pub fn of(cluster: ClusterId, key: &ObjectKey) -> Self {
+        Self::new(cluster, &key.gvk.group, &key.gvk.kind, key.namespace.as_deref(), &key.name)
+    }
+}
+
+/// One connection of the hub to a cluster; a new one each time a cluster is taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClusterId(pub u32);
+
+/// What is remembered of one object.
+#[derive(Clone, Debug)]
+pub struct ObjectState {
+    /// Its key.
+    pub key: Arc<ObjectKey>,
+    /// Digest of the declared object the rest was judged against.
+    pub desired: Digest,
+    /// The live object as last judged or explained; `None` before the first judgement and while it is missing.
+    pub sight: Option<Sight>,
+    /// The paths the declared object claims.
+    pub owned: Option<Arc<OwnedSet>>,
+    /// Digest of the owned paths when it was last in sync.
+    pub in_sync: Option<Digest>,
+    /// Accepted differences; `None` at first sight.
+    pub accepted: Option<Box<[Accepted]>>,
+    /// It was seen alive with its release's ownership metadata.
+    pub seen: bool,
+}
+
+impl ObjectState {
+    /// Nothing known but what is declared.
+    pub fn new(key: Arc<ObjectKey>, desired: Digest) -> Self {
+        Self { key, desired, sight: None, owned: None, in_sync: None, accepted: None, seen: false }
+    }
+
+    /// Forgets what was accepted: another revision or another incarnation proves nothing about this one. That the object was seen with
+    /// its release's metadata stays.
+    pub fn start_anew(&mut self, desired: Digest) {
+        if self.desired != desired {
+            self.owned = None;
+            self.desired = desired;
+        }
+        self.sight = None;
+        self.in_sync = None;
+        self.accepted = None;
+    }
+
+    /// What counts as in sync, where the object was judged before.
+    pub fn baseline(&self) -> Option<Baseline> {
+        self.accepted.as_ref().map(|accepted| Baseline { in_sync: self.in_sync, accepted: accepted.clone() })
+    }
+
+    /// Bytes of hash state: the entry, its id, its share of the key and its accepted differences. Owned sets are shared by all objects
+    /// of one shape and counted by [`States`] once.
+    fn bytes(&self) -> usize {
+        let names = self.key.name.len() + self.key.namespace.as_ref().map_or(0, |namespace| namespace.len());
+        size_of::<StateId>() + size_of::<Self>() + size_of::<ObjectKey>() + names + self.accepted.as_ref().map_or(0, |accepted| size_of_val::<[Accepted]>(accepted))
+    }
+}
+
+/// All hash state. Cheap to clone; clones are the same map.
+#[derive(Clone, Debug, Default)]
+pub struct States {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    objects: DashMap<StateId, ObjectState>,
+    owned_sets: DashMap<Digest, Arc<OwnedSet>>,
+    bytes: AtomicUsize,
+}
+
+impl States {
+    /// A copy of an object's state.
+    pub fn get(&self, id: StateId) -> Option<ObjectState> {
+        self.shared.objects.get(&id).map(|state| state.clone())
+    }
+
+    /// Remembers an object, replacing what was known.
+    pub fn put(&self, id: StateId, state: ObjectState) {
+        self.shared.bytes.fetch_add(state.bytes(), Ordering::Relaxed);
+        if let Some(old) = self.shared.objects.insert(id, state) {
+            self.shared.bytes.fetch_sub(old.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets an object.
+    pub fn remove(&self, id: StateId) {
+        if let Some((_, old)) = self.shared.objects.remove(&id) {
+            self.shared.bytes.fetch_sub(old.bytes(), Ordering::Relaxed);
+        }
+    }
+
+    /// What a received object's metadata means for the object `id`; `None` where it is not guarded. An object that is as last judged, or
+    /// whose change is explained by writes beside its owned paths, is noted here and needs nothing more.
+    pub fn look(&self, id: StateId, gvk: &Gvk, meta: &Meta<'_>) -> Option<(Arc<ObjectKey>, News)> {
+        let mut state = self.shared.objects.get_mut(&id)?;
+        let key = Arc::clone(&state.key);
+        let Some(known) = state.sight else { return Some((key, News::Changed)) };
+        let Some(owned) = state.owned.clone() else { return Some((key, News::Changed)) };
+        if known.is_version(meta) {
+            return Some((key, News::Known));
+        }
+        let now = Sight::of(meta, &owned, gvk);
+        let news = known.news(&now, gvk);
+        if news != News::Changed {
+            state.sight = Some(now);
+        }
+        Some((key, news))
+    }
+
+    /// One shared copy of an owned set: objects of one shape have equal ones.
+    pub fn intern(&self, owned: OwnedSet) -> Arc<OwnedSet> {
+        Arc::clone(self.shared.owned_sets.entry(owned.digest()).or_insert_with(|| Arc::new(owned)).value())
+    }
+
+    /// Objects remembered.
+    pub fn len(&self) -> usize {
+        self.shared.objects.len()
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.shared.objects.is_empty()
+    }
+
+    /// Bytes of hash state, without the shared owned sets.
+    pub fn bytes(&self) -> usize {
+        self.shared.bytes.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_costs_at_most_the_promised_bytes() {
+        let states = States::default();
+        let gvk = Arc::new(Gvk::new("apps/v1", "Deployment"));
+        for number in 0..1000 {
+            let key = Arc::new(ObjectKey::new(Arc::clone(&gvk), Some("production"), &format!("deployment-{number:04}")));
+            let mut state = ObjectState::new(Arc::clone(&key), Digest::of_bytes(b"d"));
+            state.accepted = Some(Box::from([]));
+            states.put(StateId::of(ClusterId(1), &key), state);
+        }
+        let each = states.bytes() / states.len();
+        assert!(each <= 256, "{each} bytes an object");
+        for number in 0..1000 {
+            let key = ObjectKey::new(Arc::clone(&gvk), Some("production"), &format!("deployment-{number:04}"));
+            states.remove(StateId::of(ClusterId(1), &key));
+        }
+        assert_eq!((states.bytes(), states.len()), (0, 0));
+    }
+}
