@@ -1,5 +1,7 @@
 //! What the API server said, reduced to what a decision may depend on.
 
+use std::fmt;
+
 use holdfast_api::report::Reason;
 use serde_json::Value;
 
@@ -19,8 +21,8 @@ impl Refusal {
     }
 }
 
-/// The answer to a dry-run.
-#[derive(Clone, Copy, Debug, Default)]
+/// The answer to a dry-run. `Debug` hides the object: it may be a Secret.
+#[derive(Clone, Copy, Default)]
 pub enum Answer<'a> {
     /// Not asked yet.
     #[default]
@@ -31,8 +33,8 @@ pub enum Answer<'a> {
     Refused(&'a Refusal),
 }
 
-/// What is known of the live object.
-#[derive(Clone, Copy, Debug, Default)]
+/// What is known of the live object. `Debug` hides it: it may be a Secret.
+#[derive(Clone, Copy, Default)]
 pub enum Live<'a> {
     /// Not read yet.
     #[default]
@@ -43,6 +45,27 @@ pub enum Live<'a> {
     Present(&'a Value),
     /// It could not be read.
     Unreadable(&'a Refusal),
+}
+
+impl fmt::Debug for Answer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAsked => f.write_str("NotAsked"),
+            Self::Given(_) => f.write_str("Given"),
+            Self::Refused(refusal) => f.debug_tuple("Refused").field(refusal).finish(),
+        }
+    }
+}
+
+impl fmt::Debug for Live<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotRead => f.write_str("NotRead"),
+            Self::Absent => f.write_str("Absent"),
+            Self::Present(_) => f.write_str("Present"),
+            Self::Unreadable(refusal) => f.debug_tuple("Unreadable").field(refusal).finish(),
+        }
+    }
 }
 
 /// Whether the release is still the one that was judged, asked right before a write.

@@ -156,15 +156,13 @@ mod tests {
     #[test]
     fn golden_text() {
         let value = json!({"b": [1, 1.5, -3, null, true], "a": {"z": "é\n\"\\", "": {}}});
-        assert_eq!(
-            String::from_utf8(canonical(&value)).unwrap(),
-            r#"{"a":{"":{},"z":"é\u000a\u0022\u005c"},"b":[1,1.5,-3,null,true]}"#
-        );
+        assert_eq!(String::from_utf8(canonical(&value)).unwrap(), r#"{"a":{"":{},"z":"é\u000a\u0022\u005c"},"b":[1,1.5,-3,null,true]}"#);
     }
 
     #[test]
     fn types_and_absence_count() {
-        let digests: Vec<_> = [json!(80), json!("80"), json!(null), json!(""), json!({}), json!([]), json!(false)].iter().map(Digest::of).collect();
+        let digests: Vec<_> =
+            [json!(80), json!("80"), json!(null), json!(""), json!({}), json!([]), json!(false)].iter().map(Digest::of).collect();
         for (index, digest) in digests.iter().enumerate() {
             assert!(!digests[..index].contains(digest), "value {index} looks like another");
         }

@@ -1,5 +1,7 @@
 //! Everything known about one object at the moment of a decision, as plain values.
 
+use std::fmt;
+
 use holdfast_api::report::{Actor, DeviationReason, Reason};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,15 +10,15 @@ use crate::{
     answer::{Answer, Fence, Live},
     canonical::Digest,
     contest::Ledger,
-    manager::{Operation, Writer},
+    manager::{self, Entry, Operation, Writer},
     normalise::Release,
     object::ObjectKey,
     owned::OwnedSet,
     path::Path,
 };
 
-/// One declared object after normalisation.
-#[derive(Clone, Debug, PartialEq)]
+/// One declared object after normalisation. `Debug` hides the value: it may be a Secret's.
+#[derive(Clone, PartialEq)]
 pub struct Desired {
     /// Which object.
     pub key: ObjectKey,
@@ -24,6 +26,12 @@ pub struct Desired {
     pub value: Value,
     /// The release it belongs to; `None` for plain manifests.
     pub release: Option<Release>,
+}
+
+impl fmt::Debug for Desired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desired").field("key", &self.key).field("release", &self.release).finish_non_exhaustive()
+    }
 }
 
 /// What counts as in sync for one (object uid, desired hash), beyond the declared values.
@@ -136,4 +144,22 @@ pub struct Case<'a> {
     pub also_declared_by: Option<&'a str>,
     /// The time of the decision.
     pub now: Timestamp,
+}
+
+impl Case<'_> {
+    /// Under which manager the release writes this object. Somebody else's entry counts as the release's own only where
+    /// it is no younger than the deployment: whoever deleted the object and created it again holds its ownership
+    /// metadata too.
+    pub fn release_writer(&self, entries: &[Entry]) -> Option<Writer> {
+        let own = manager::release_entry(entries, self.prefer, self.writer);
+        match (own, self.writer) {
+            (Some(entry), Some(known)) if !known.wrote(entry) && is_after(entry.time, self.deployed_at) => Some(known.clone()),
+            (Some(entry), _) => Some(entry.writer()),
+            (None, known) => known.cloned(),
+        }
+    }
+}
+
+fn is_after(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {
+    matches!((time, limit), (Some(time), Some(limit)) if time > limit)
 }

@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::path::{Path, Segment};
+use crate::{
+    canonical::canonical,
+    items,
+    path::{Path, Segment},
+};
 
 /// Whether `predicted` differs from `live` at `paths` and nowhere else.
 pub fn only_changes(predicted: &Value, live: &Value, paths: &[Path]) -> bool {
@@ -42,43 +46,46 @@ fn stripped(object: &Value, paths: &[Path]) -> Value {
             }
         }
     }
-    for path in paths {
+    // Orders last: sorting is meant for what the other paths leave.
+    let (orders, others): (Vec<&Path>, Vec<&Path>) = paths.iter().partition(|path| matches!(path.segments().last(), Some(Segment::Order)));
+    for path in others.into_iter().chain(orders) {
         remove(&mut object, path.segments());
     }
-    prune(&mut object);
     object
 }
 
+/// Takes away what a path leads to. A map that loses its last label is `{}` on one side and absent on the other, so empty
+/// containers on the way go too; elsewhere `{}` means something (`podSelector: {}`).
 fn remove(value: &mut Value, segments: &[Segment]) {
-    match (segments, value) {
-        ([Segment::Order], Value::Array(items)) => items.sort_by_key(ToString::to_string),
-        ([Segment::Field(name)], Value::Object(members)) => {
-            members.remove(&**name);
-        }
-        ([Segment::Field(name), rest @ ..], Value::Object(members)) => {
+    let Some((first, rest)) = segments.split_first() else { return };
+    match (first, value) {
+        (Segment::Order, Value::Array(items)) => items.sort_by_cached_key(canonical),
+        (Segment::Field(name), Value::Object(members)) => {
             if let Some(next) = members.get_mut(&**name) {
                 remove(next, rest);
+                if rest.is_empty() || is_empty(next) {
+                    members.remove(&**name);
+                }
             }
         }
-        ([item @ (Segment::Key(_) | Segment::Item(_))], Value::Array(items)) => items.retain(|candidate| !crate::patch::matches_item(candidate, item)),
-        ([item @ (Segment::Key(_) | Segment::Item(_)), rest @ ..], Value::Array(items)) => {
-            for candidate in items.iter_mut().filter(|candidate| crate::patch::matches_item(candidate, item)) {
-                remove(candidate, rest);
+        (Segment::Key(_) | Segment::Item(_), Value::Array(items)) => {
+            for position in items::positions(items, first).into_iter().rev() {
+                if rest.is_empty() {
+                    items.remove(position);
+                } else if let Some(item) = items.get_mut(position) {
+                    remove(item, rest);
+                }
             }
         }
         _ => {}
     }
 }
 
-/// A label map that loses its last label is `{}` on one side and absent on the other.
-fn prune(value: &mut Value) {
+fn is_empty(value: &Value) -> bool {
     match value {
-        Value::Object(members) => {
-            members.values_mut().for_each(prune);
-            members.retain(|_, member| !matches!(member, Value::Object(inner) if inner.is_empty()) && !matches!(member, Value::Array(inner) if inner.is_empty()));
-        }
-        Value::Array(items) => items.iter_mut().for_each(prune),
-        _ => {}
+        Value::Object(members) => members.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
     }
 }
 
@@ -90,7 +97,8 @@ mod tests {
 
     #[test]
     fn drifted_paths_and_bookkeeping_do_not_count() {
-        let live = json!({"metadata": {"resourceVersion": "1", "generation": 1}, "spec": {"replicas": 5, "image": "a"}, "status": {"ready": 1}});
+        let live =
+            json!({"metadata": {"resourceVersion": "1", "generation": 1}, "spec": {"replicas": 5, "image": "a"}, "status": {"ready": 1}});
         let oracle = json!({"metadata": {"resourceVersion": "1", "generation": 2, "labels": {"a": "b"}}, "spec": {"replicas": 2, "image": "a"}, "status": {}});
         let replicas = Path::of_fields(&["spec", "replicas"]);
         let label = Path::of_fields(&["metadata", "labels", "a"]);
@@ -105,6 +113,29 @@ mod tests {
         assert!(only_changes(&long, &short, &[item(r#"k:{"name":"b"}"#)]));
         let swapped = json!({"c": [{"name": "b"}, {"name": "a"}]});
         assert!(!only_changes(&swapped, &long, &[]) && only_changes(&swapped, &long, &[Path::of_fields(&["c"]).join(Segment::Order)]));
+    }
+
+    #[test]
+    fn empty_containers_count_unless_a_drifted_path_leads_through_them() {
+        let label = Path::of_fields(&["metadata", "labels", "a"]);
+        let with = json!({"metadata": {"labels": {"a": "b"}}});
+        for without in [json!({"metadata": {"labels": {}}}), json!({"metadata": {}}), json!({})] {
+            assert!(only_changes(&with, &without, std::slice::from_ref(&label)), "{without}");
+        }
+        // Every namespace is something else than none.
+        assert!(!only_changes(&json!({"spec": {"namespaceSelector": {}}}), &json!({"spec": {}}), &[label]));
+    }
+
+    #[test]
+    fn an_item_that_leaves_a_key_out_is_not_mistaken_for_another() {
+        let item = Path::of_fields(&["p"]).join(Segment::from_fields_v1(r#"k:{"port":53,"protocol":"UDP"}"#).unwrap());
+        let live = json!({"p": [{"port": 53}]});
+        assert!(only_changes(
+            &json!({"p": [{"port": 53}, {"port": 53, "protocol": "UDP"}]}),
+            &json!({"p": [{"port": 53}, {"port": 53, "protocol": "UDP", "x": 1}]}),
+            &[item]
+        ));
+        assert!(!only_changes(&json!({"p": [{"port": 54}]}), &live, &[]));
     }
 
     #[test]

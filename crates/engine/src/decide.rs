@@ -16,6 +16,9 @@ use crate::{
     project,
 };
 
+const NEWER_RELEASE: &str = "a newer or running release operation was seen";
+const NO_RECORDS: &str = "the release records could not be read";
+
 /// What to do next. The shell carries it out, adds the result to the case and asks again.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -87,12 +90,13 @@ impl Judgement {
 /// The next step for one object.
 pub fn decide(case: &Case<'_>) -> Step {
     if let Some(other) = case.also_declared_by {
-        let message = format!("{other} declares this object too; neither is written");
-        return done(Judgement::plain(Verdict::Contested, Action::Reported, Reason::SelfConflict, message));
+        return done(self_conflict(other));
     }
     match case.live {
         Live::NotRead => Step::FetchLive,
-        Live::Unreadable(refusal) => done(Judgement::plain(Verdict::Unknown, Action::Reported, refusal.reason, "the object could not be read")),
+        Live::Unreadable(refusal) => {
+            done(Judgement::plain(Verdict::Unknown, Action::Reported, refusal.reason, "the object could not be read"))
+        }
         Live::Absent => missing(case),
         Live::Present(live) if live.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null()) => {
             done(Judgement::plain(Verdict::Terminating, Action::Reported, Reason::ObjectTerminating, "the object is being deleted"))
@@ -101,31 +105,31 @@ pub fn decide(case: &Case<'_>) -> Step {
     }
 }
 
+/// The judgement of an object that another source declares too.
+pub fn self_conflict(other: &str) -> Judgement {
+    let message = format!("{other} declares this object too; neither is written");
+    Judgement::plain(Verdict::Contested, Action::Reported, Reason::SelfConflict, message)
+}
+
 fn present(case: &Case<'_>, live: &Value) -> Step {
-    let Some(owned) = case.owned else {
-        return match case.oracle {
-            Answer::Refused(refusal) => {
-                let message = match refusal.fields.as_slice() {
-                    [] => "the server refuses the manifest in a dry-run".to_owned(),
-                    fields => format!("the server refuses the manifest in a dry-run at {}", fields.join(", ")),
-                };
-                done(Judgement::plain(Verdict::Unknown, Action::Reported, refusal.reason, message))
-            }
-            _ => Step::Ask(Ask { oracle: true, ..Ask::default() }),
-        };
-    };
+    let Some(owned) = case.owned else { return unowned(case) };
     let assessment = assess(case, owned, live);
     if assessment.needs.oracle || assessment.needs.create {
         // The record list runs beside the oracle: a correction needs both.
         let fence = assessment.needs.oracle && case.baseline.is_some() && case.permit == Permit::Write && case.fence == Fence::NotAsked;
         return Step::Ask(Ask { oracle: assessment.needs.oracle, create: assessment.needs.create, fence });
     }
-    if assessment.drifts.is_empty() && assessment.held.is_empty() && assessment.unverified.is_empty() {
+    if assessment.is_in_sync() {
         return done(in_sync(owned, live, assessment));
     }
     let is_ours = case.desired.release.as_ref().is_none_or(|release| release.owns(live));
     if !is_ours && !case.seen {
-        let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::NotOwned, "the object does not carry this release's ownership metadata");
+        let judgement = Judgement::plain(
+            Verdict::Unknown,
+            Action::Reported,
+            Reason::NotOwned,
+            "the object does not carry this release's ownership metadata",
+        );
         return done(Judgement { settled: false, ..judgement.about(assessment) });
     }
     if assessment.drifts.is_empty() {
@@ -137,36 +141,66 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
     }
 }
 
-fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessment) -> Step {
-    let deferred = |reason, message: &str, assessment| done(Judgement::plain(Verdict::Drifted, Action::Deferred, reason, message).about(assessment));
-    let planned = match plan::plan(case, owned, live, &assessment) {
-        None => {
-            let message = "no field manager of the release could be found, so nothing is written";
-            return done(Judgement::plain(Verdict::Drifted, Action::Reported, Reason::OwnerUnclear, message).about(assessment));
+/// Only the server knows which paths the object claims.
+fn unowned(case: &Case<'_>) -> Step {
+    let (reason, message) = match case.oracle {
+        Answer::NotAsked => return Step::Ask(Ask { oracle: true, ..Ask::default() }),
+        Answer::Given(_) => (Reason::ServerError, "the answer to the dry-run did not tell which fields the manifest claims".to_owned()),
+        Answer::Refused(refusal) if refusal.fields.is_empty() => {
+            (refusal.reason, "the server refuses the manifest in a dry-run".to_owned())
         }
-        Some(Planned::Impossible) => return done(reported(assessment, None)),
-        Some(planned) => planned,
+        Answer::Refused(refusal) => {
+            (refusal.reason, format!("the server refuses the manifest in a dry-run at {}", refusal.fields.join(", ")))
+        }
     };
+    done(Judgement::plain(Verdict::Unknown, Action::Reported, reason, message))
+}
+
+fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessment) -> Step {
+    let report =
+        |action, reason, message: &str, assessment| done(Judgement::plain(Verdict::Drifted, action, reason, message).about(assessment));
+    let Some(planned) = plan::plan(case, owned, live, &assessment) else {
+        return report(
+            Action::Reported,
+            Reason::OwnerUnclear,
+            "no field manager of the release could be found, so nothing is written",
+            assessment,
+        );
+    };
+    if planned == Planned::Impossible {
+        return done(reported(assessment, None));
+    }
     match case.fence {
         Fence::NotAsked => return Step::Ask(Ask { fence: true, ..Ask::default() }),
-        Fence::Closed => return deferred(Reason::ReleasePending, "a newer or running release operation was seen", assessment),
-        Fence::Unknown => return deferred(Reason::ServerError, "the release records could not be read", assessment),
+        Fence::Closed => return report(Action::Deferred, Reason::ReleasePending, NEWER_RELEASE, assessment),
+        Fence::Unknown => return report(Action::Deferred, Reason::ServerError, NO_RECORDS, assessment),
         Fence::Clear => {}
     }
-    match (planned, case.proof) {
-        (Planned::Proven(correction), _) => Step::Write(Box::new(correction)),
-        (Planned::Unproven(correction), Answer::NotAsked) => Step::Prove(Box::new(correction)),
-        (Planned::Unproven(_), Answer::Refused(refusal)) => done(refused(refusal.reason, assessment)),
-        (Planned::Unproven(correction), Answer::Given(proof)) => {
-            let explained = matches!(case.oracle, Answer::Given(oracle) if collateral::explained_by(proof, live, oracle, &correction.touched));
-            if explained || collateral::only_changes(proof, live, &correction.touched) {
-                Step::Write(Box::new(correction))
-            } else {
-                deferred(Reason::AdmissionUnstable, "the correction would change more than what drifted", assessment)
+    match planned {
+        Planned::Proven(correction) => Step::Write(Box::new(correction)),
+        Planned::Unproven(correction) => match case.proof {
+            Answer::NotAsked => Step::Prove(Box::new(correction)),
+            Answer::Refused(refusal) if refusal.reason == Reason::ServerError => {
+                report(Action::Deferred, Reason::ServerError, "the dry-run of the correction was not answered", assessment)
             }
-        }
-        (Planned::Impossible, _) => done(reported(assessment, None)),
+            Answer::Refused(refusal) => done(refused(refusal.reason, assessment)),
+            Answer::Given(proof) => match unstable(case, live, proof, &correction) {
+                None => Step::Write(Box::new(correction)),
+                Some(why) => report(Action::Deferred, Reason::AdmissionUnstable, why, assessment),
+            },
+        },
+        Planned::Impossible => done(reported(assessment, None)),
     }
+}
+
+/// Why the correction is not sent although the server would take it.
+fn unstable(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correction) -> Option<&'static str> {
+    if collateral::only_changes(proof, live, &[]) {
+        return Some("the server turns the correction back into what is there");
+    }
+    let explained = matches!(case.oracle, Answer::Given(oracle) if collateral::explained_by(proof, live, oracle, &correction.touched));
+    let clean = explained || collateral::only_changes(proof, live, &correction.touched);
+    (!clean).then_some("the correction would change more than what drifted")
 }
 
 fn missing(case: &Case<'_>) -> Step {
@@ -179,17 +213,22 @@ fn missing(case: &Case<'_>) -> Step {
         return report(Reason::RunOnce, "it ran once and is not run again");
     }
     if !(case.seen || case.trusted || creatable(key, case.desired.release.as_ref().map(|release| release.namespace.as_str()))) {
-        return report(Reason::NotOwned, "it was never seen with this release's ownership metadata, and the policy does not trust the release to create it");
+        return report(
+            Reason::NotOwned,
+            "it was never seen with this release's ownership metadata, and the policy does not trust the release to create it",
+        );
     }
-    let Some(writer) = case.writer else { return report(Reason::OwnerUnclear, "no field manager of the release could be found, so nothing is created") };
+    let Some(writer) = case.writer else {
+        return report(Reason::OwnerUnclear, "no field manager of the release could be found, so nothing is created");
+    };
     if let Some(held) = case.ledger.and_then(|ledger| ledger.held(&Path::root(), case.now)) {
         let message = format!("somebody deleted it {} times after it was created again; next try at {}", held.corrections, held.until);
         return done(Judgement::plain(Verdict::Contested, Action::Reported, Reason::Contested, message));
     }
     match case.fence {
         Fence::NotAsked => Step::Ask(Ask { fence: true, ..Ask::default() }),
-        Fence::Closed => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ReleasePending, "a newer or running release operation was seen")),
-        Fence::Unknown => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ServerError, "the release records could not be read")),
+        Fence::Closed => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ReleasePending, NEWER_RELEASE)),
+        Fence::Unknown => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ServerError, NO_RECORDS)),
         Fence::Clear => Step::Write(Box::new(plan::create(case.desired, writer))),
     }
 }
@@ -216,7 +255,9 @@ fn stuck(assessment: Assessment) -> Judgement {
             let message = format!("{} was corrected {} times against {actor}; next try at {}", drift.path, held.corrections, held.until);
             (Verdict::Contested, Reason::Contested, message)
         }
-        (None, Some((_, reason))) => (Verdict::Unknown, *reason, "nothing tells whether it was so when the release was deployed".to_owned()),
+        (None, Some((_, reason))) => {
+            (Verdict::Unknown, *reason, "nothing tells whether it was so when the release was deployed".to_owned())
+        }
         (None, None) => (Verdict::Unknown, Reason::Unverified, String::new()),
     };
     Judgement::plain(verdict, Action::Reported, reason, message).about(assessment)
@@ -272,13 +313,17 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     };
     judgement.paths.extend(corrected_paths);
     judgement.settled = !unverified;
-    judgement.accepted = settled.accepted.into_iter().filter(|accepted| is_settled(accepted, correction, &assessment.accepted)).collect();
+    judgement.accepted =
+        settled.accepted.into_iter().filter(|accepted| is_settled(case, accepted, correction, &assessment.accepted)).collect();
     judgement
 }
 
-/// The written paths take the answered values; every other path keeps what was accepted before.
-fn is_settled(accepted: &AcceptedPath, correction: &Correction, before: &[AcceptedPath]) -> bool {
-    correction.touched.iter().any(|path| path.contains(&accepted.path) || accepted.path.contains(path)) || before.iter().any(|old| old.path == accepted.path)
+/// The written paths take the answered values, and so do those that admission set on the way; every other path keeps what
+/// was accepted before.
+fn is_settled(case: &Case<'_>, accepted: &AcceptedPath, correction: &Correction, before: &[AcceptedPath]) -> bool {
+    let written = || correction.touched.iter().any(|path| path.contains(&accepted.path) || accepted.path.contains(path));
+    let predicted = || matches!(case.oracle, Answer::Given(oracle) if project::find(oracle, &accepted.path).digest() == accepted.value);
+    written() || before.iter().any(|old| old.path == accepted.path) || predicted()
 }
 
 /// The judgement after a missing object was created.

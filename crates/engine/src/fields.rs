@@ -5,7 +5,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{manager::Writer, owned::OwnedSet, path::Path};
+use crate::{
+    manager::Writer,
+    owned::OwnedSet,
+    path::{Path, Segment},
+};
 
 /// Which ownership a repair moves.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +20,9 @@ pub struct Move {
     pub paths: OwnedSet,
     /// Items that no longer exist after the repair; every entry loses them.
     pub gone: Vec<Path>,
+    /// Paths that belong to nobody: server defaults that whoever created the object anew was given. Every other entry of the object
+    /// itself loses them.
+    pub released: OwnedSet,
 }
 
 /// The entries as read before the repair, with ownership moved. Entries that change nothing stay byte for byte.
@@ -25,7 +32,8 @@ pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
     let mut out: Vec<Value> = Vec::with_capacity(entries.len() + 1);
     for mut entry in entries {
         let text = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
-        let is_target = text("manager") == change.to.manager && text("operation") == change.to.operation.as_str() && text("subresource").is_empty();
+        let is_whole = text("subresource").is_empty();
+        let is_target = is_whole && !found && text("manager") == change.to.manager && text("operation") == change.to.operation.as_str();
         let fields = OwnedSet::from_fields_v1(entry.get("fieldsV1").unwrap_or(&Value::Null));
         let mut next = fields.clone();
         for path in &change.gone {
@@ -33,15 +41,20 @@ pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
         }
         if is_target {
             found = true;
-            next.extend(&change.paths);
+            next.extend(&gained(&fields, &change.paths));
         } else {
             next.subtract(&change.paths);
+            if is_whole {
+                next.subtract(&change.released);
+            }
         }
         if next.is_empty() && !fields.is_empty() {
             continue;
         }
-        if next != fields {
-            entry["fieldsV1"] = next.to_fields_v1();
+        if next != fields
+            && let Some(members) = entry.as_object_mut()
+        {
+            members.insert("fieldsV1".to_owned(), next.to_fields_v1());
         }
         out.push(entry);
     }
@@ -56,6 +69,18 @@ pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
         }));
     }
     Value::Array(out)
+}
+
+/// What the release's entry gains. Who applied a Secret with `stringData` holds that name and never `data`, where the
+/// server keeps the value.
+fn gained(held: &OwnedSet, paths: &OwnedSet) -> OwnedSet {
+    let mut gained = paths.clone();
+    if let Some(texts) = held.root().field("stringData") {
+        for (name, _) in texts.children() {
+            gained.remove_tree(&[Segment::field("data"), name.clone()].into_iter().collect());
+        }
+    }
+    gained
 }
 
 #[cfg(test)]
@@ -75,6 +100,7 @@ mod tests {
             to: Writer { manager: "helm".into(), operation: Operation::Apply },
             paths: OwnedSet::from_fields_v1(&port(80)),
             gone: OwnedSet::from_fields_v1(&port(81)).paths().into_iter().take(1).collect(),
+            released: OwnedSet::default(),
         };
         assert_eq!(
             moved(&before, &change, Timestamp::UNIX_EPOCH),
@@ -92,9 +118,46 @@ mod tests {
             to: Writer { manager: "helm".into(), operation: Operation::Update },
             paths: OwnedSet::from_fields_v1(&json!({"f:data": {"f:k": {}}})),
             gone: Vec::new(),
+            released: OwnedSet::default(),
         };
         let entries = moved(&json!({"apiVersion": "v1", "metadata": {}}), &change, Timestamp::UNIX_EPOCH);
         assert_eq!(entries[0]["time"], "1970-01-01T00:00:00Z");
         assert_eq!(entries[0]["fieldsV1"], json!({"f:data": {"f:k": {}}}));
+    }
+
+    #[test]
+    fn what_a_creator_was_given_by_default_belongs_to_nobody() {
+        let before = json!({"metadata": {"managedFields": [
+            {"manager": "kubectl-create", "operation": "Update", "fieldsV1": {"f:spec": {"f:image": {}, "f:paused": {}, "f:foreign": {}}}},
+            {"manager": "controller", "operation": "Update", "subresource": "status", "fieldsV1": {"f:spec": {"f:paused": {}}}}
+        ]}});
+        let change = Move {
+            to: Writer { manager: "helm".into(), operation: Operation::Apply },
+            paths: OwnedSet::from_fields_v1(&json!({"f:spec": {"f:image": {}}})),
+            gone: Vec::new(),
+            released: OwnedSet::from_fields_v1(&json!({"f:spec": {"f:paused": {}}})),
+        };
+        let entries = moved(&before, &change, Timestamp::UNIX_EPOCH);
+        assert_eq!(entries[0]["fieldsV1"], json!({"f:spec": {"f:foreign": {}}}));
+        assert_eq!(entries[1]["fieldsV1"], json!({"f:spec": {"f:paused": {}}}));
+        assert_eq!((&entries[2]["manager"], &entries[2]["fieldsV1"]), (&json!("helm"), &json!({"f:spec": {"f:image": {}}})));
+    }
+
+    #[test]
+    fn string_data_stays_held_under_its_own_name() {
+        let before = json!({"metadata": {"managedFields": [
+            {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:stringData": {"f:p": {}}}},
+            {"manager": "x", "operation": "Update", "fieldsV1": {"f:data": {"f:p": {}}}}
+        ]}});
+        let change = Move {
+            to: Writer { manager: "helm".into(), operation: Operation::Apply },
+            paths: OwnedSet::from_fields_v1(&json!({"f:data": {"f:p": {}}})),
+            gone: Vec::new(),
+            released: OwnedSet::default(),
+        };
+        assert_eq!(
+            moved(&before, &change, Timestamp::UNIX_EPOCH),
+            json!([{"manager": "helm", "operation": "Apply", "fieldsV1": {"f:stringData": {"f:p": {}}}}])
+        );
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    normalise::RELEASE_NAME,
+    normalise::{MANAGED_BY_LABEL, RELEASE_NAME, RELEASE_NAMESPACE},
     owned::OwnedSet,
     path::{Path, Segment},
 };
@@ -43,6 +43,24 @@ pub struct Entry {
     pub time: Option<Timestamp>,
     /// What it holds.
     pub fields: OwnedSet,
+}
+
+impl Entry {
+    /// Who writes such entries.
+    pub fn writer(&self) -> Writer {
+        Writer { manager: self.manager.clone(), operation: self.operation }
+    }
+
+    /// The entry as a report names it.
+    pub fn actor(&self) -> Actor {
+        Actor {
+            manager: self.manager.clone(),
+            operation: self.operation.as_str().to_owned(),
+            subresource: self.subresource.clone(),
+            time: self.time,
+            candidates: Vec::new(),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -83,13 +101,7 @@ pub fn holder<'a>(entries: &'a [Entry], path: &Path) -> Option<&'a Entry> {
 
 /// The actor of a change at `path`, where the server kept a trace of it.
 pub fn actor(entries: &[Entry], path: &Path) -> Option<Actor> {
-    holder(entries, path).map(|entry| Actor {
-        manager: entry.manager.clone(),
-        operation: entry.operation.as_str().to_owned(),
-        subresource: entry.subresource.clone(),
-        time: entry.time,
-        candidates: Vec::new(),
-    })
+    holder(entries, path).map(Entry::actor)
 }
 
 /// The manager and way of writing of a release.
@@ -101,37 +113,47 @@ pub struct Writer {
     pub operation: Operation,
 }
 
-/// Under which manager the release of this object writes: the holder of the release-name annotation, never a literal
-/// `helm` (Flux and Cluster API's add-on provider write under other names). Where both kinds of entries hold it,
-/// `prefer` (what the release record says) decides.
-pub fn release_writer(entries: &[Entry], prefer: Option<Operation>) -> Option<Writer> {
-    let path = Path::of_fields(&["metadata", "annotations", RELEASE_NAME]);
-    let holders: Vec<&Entry> = entries.iter().filter(|entry| entry.subresource.is_empty() && holds_exactly(&entry.fields, &path)).collect();
-    let chosen = holders.iter().find(|entry| Some(entry.operation) == prefer).or_else(|| holders.iter().max_by_key(|entry| entry.time))?;
-    Some(Writer { manager: chosen.manager.clone(), operation: chosen.operation })
+impl Writer {
+    /// Whether `entry` is what this writer's writes leave behind.
+    pub fn wrote(&self, entry: &Entry) -> bool {
+        entry.manager == self.manager && entry.operation == self.operation && entry.subresource.is_empty()
+    }
 }
 
-fn holds_exactly(fields: &OwnedSet, path: &Path) -> bool {
-    let mut wanted = OwnedSet::default();
-    wanted.insert_path(path);
-    fields.covers(&wanted)
+/// Under which manager the release of this object writes: the holder of its ownership annotations, never a literal
+/// `helm` (Flux and Cluster API's add-on provider write under other names). Where both kinds of entries hold them,
+/// `prefer` (what the release record says) decides.
+pub fn release_writer(entries: &[Entry], prefer: Option<Operation>) -> Option<Writer> {
+    release_entry(entries, prefer, None).map(Entry::writer)
+}
+
+/// The entry behind [`release_writer`]. That of `known`, the release's writer elsewhere, goes before all others; who
+/// changed one of the annotations holds fewer of them than who wrote them all.
+pub fn release_entry<'a>(entries: &'a [Entry], prefer: Option<Operation>, known: Option<&Writer>) -> Option<&'a Entry> {
+    let annotations = [RELEASE_NAME, RELEASE_NAMESPACE].map(|name| Path::of_fields(&["metadata", "annotations", name]));
+    let label = Path::of_fields(&["metadata", "labels", MANAGED_BY_LABEL]);
+    let held = |entry: &Entry| annotations.iter().filter(|path| entry.fields.has(path)).count();
+    entries.iter().filter(|entry| entry.subresource.is_empty() && held(entry) > 0).max_by_key(|entry| {
+        let is_known = known.is_some_and(|known| known.wrote(entry));
+        (is_known, Some(entry.operation) == prefer, held(entry) + usize::from(entry.fields.has(&label)), entry.time)
+    })
 }
 
 /// Whether the entry of `writer` claims paths beyond `owned`: a forced apply of the manifest would remove these.
 pub fn claims_more(entries: &[Entry], writer: &Writer, owned: &OwnedSet) -> bool {
     entries
         .iter()
-        .filter(|entry| entry.operation == Operation::Apply && entry.manager == writer.manager && entry.subresource.is_empty())
+        .filter(|entry| entry.operation == Operation::Apply && writer.wrote(entry))
         .any(|entry| entry.fields.paths().iter().any(|path| !in_or_beside(owned, path)))
 }
 
 /// Whether the path is owned; a key field of an owned list item (`name` of a container) comes with the item.
 fn in_or_beside(owned: &OwnedSet, path: &Path) -> bool {
-    if holds_exactly(owned, path) {
+    if owned.has(path) {
         return true;
     }
     match path.segments() {
-        [.., Segment::Key(keys), Segment::Field(name)] => keys.iter().any(|(key, _)| key == name) && !owned.below(&path.parent()).is_empty(),
+        [.., Segment::Key(keys), Segment::Field(name)] => keys.iter().any(|(key, _)| key == name) && owned.node(&path.parent()).is_some(),
         _ => false,
     }
 }

@@ -57,7 +57,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
 fn child<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
     match name.strip_prefix("f:") {
-        Some(field) => node.children().iter().find(|(segment, _)| matches!(segment, Segment::Field(name) if **name == *field)).map(|(_, node)| node),
+        Some(field) => node.field(field),
         None => node.child(&Segment::from_fields_v1(name)?),
     }
 }

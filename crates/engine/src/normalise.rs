@@ -29,7 +29,8 @@ pub struct Release {
 impl Release {
     /// Whether `object` carries the annotations that Helm checks before it adopts an object (`pkg/action/validate.go`).
     pub fn owns(&self, object: &Value) -> bool {
-        let annotation = |name: &str| object.pointer("/metadata/annotations").and_then(|annotations| annotations.get(name)).and_then(Value::as_str);
+        let annotation =
+            |name: &str| object.pointer("/metadata/annotations").and_then(|annotations| annotations.get(name)).and_then(Value::as_str);
         annotation(RELEASE_NAME) == Some(&self.name) && annotation(RELEASE_NAMESPACE) == Some(&self.namespace)
     }
 }
@@ -76,7 +77,7 @@ fn normalise_kind(members: &mut Map<String, Value>, gvk: &Gvk) {
 }
 
 /// Groups with a dot that the API server itself serves; every other group with a dot holds custom resources.
-const BUILT_IN_GROUPS: [&str; 16] = [
+const BUILT_IN_GROUPS: [&str; 18] = [
     "admissionregistration.k8s.io",
     "apiextensions.k8s.io",
     "apiregistration.k8s.io",
@@ -87,12 +88,14 @@ const BUILT_IN_GROUPS: [&str; 16] = [
     "discovery.k8s.io",
     "events.k8s.io",
     "flowcontrol.apiserver.k8s.io",
+    "internal.apiserver.k8s.io",
     "networking.k8s.io",
     "node.k8s.io",
     "rbac.authorization.k8s.io",
     "resource.k8s.io",
     "scheduling.k8s.io",
     "storage.k8s.io",
+    "storagemigration.k8s.io",
 ];
 
 /// Whether a group holds custom resources or aggregated kinds rather than built-in ones.
@@ -128,10 +131,8 @@ fn fold_string_data(members: &mut Map<String, Value>) {
     if texts.values().any(|text| !text.is_string() && !text.is_null()) {
         return;
     }
-    let folded: Vec<(String, Value)> = texts
-        .iter()
-        .map(|(name, text)| (name.clone(), Value::String(STANDARD.encode(text.as_str().unwrap_or_default()))))
-        .collect();
+    let folded: Vec<(String, Value)> =
+        texts.iter().map(|(name, text)| (name.clone(), Value::String(STANDARD.encode(text.as_str().unwrap_or_default())))).collect();
     members.remove("stringData");
     let data = members.entry("data").or_insert_with(|| Value::Object(Map::new()));
     if !data.is_object() {
@@ -167,7 +168,10 @@ mod tests {
 
     #[test]
     fn ownership_metadata_as_helm_writes_it() {
-        let object = normal(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "labels": null, "creationTimestamp": null}}), Some("t"));
+        let object = normal(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "labels": null, "creationTimestamp": null}}),
+            Some("t"),
+        );
         assert_eq!(
             object["metadata"],
             json!({"name": "x", "namespace": "t", "labels": {"app.kubernetes.io/managed-by": "Helm"},
@@ -179,7 +183,10 @@ mod tests {
 
     #[test]
     fn string_data_wins_over_data_as_the_server_says() {
-        let secret = normal(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"p": "b2xk", "q": "cQ=="}, "stringData": {"p": "one"}}), Some("t"));
+        let secret = normal(
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": {"p": "b2xk", "q": "cQ=="}, "stringData": {"p": "one"}}),
+            Some("t"),
+        );
         assert_eq!(secret["data"], json!({"p": "b25l", "q": "cQ=="}));
         assert!(secret.get("stringData").is_none());
         let wrong = normal(json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"n": 5}}), Some("t"));
@@ -195,10 +202,14 @@ mod tests {
         assert!(role.get("rules").is_none() && role["metadata"].get("namespace").is_none());
         let plain = normal(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []}), None);
         assert_eq!(plain["rules"], json!([]));
-        let custom = normal(json!({"apiVersion": "test.example/v1", "kind": "Widget", "spec": {"a": null, "b": [{"c": null}]}, "status": {}}), Some("t"));
+        let custom = normal(
+            json!({"apiVersion": "test.example/v1", "kind": "Widget", "spec": {"a": null, "b": [{"c": null}]}, "status": {}}),
+            Some("t"),
+        );
         assert_eq!(custom["spec"], json!({"b": [{}]}));
         assert!(custom.get("status").is_none());
-        let built_in = normal(json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"strategy": {"rollingUpdate": null}}}), Some("t"));
+        let built_in =
+            normal(json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"strategy": {"rollingUpdate": null}}}), Some("t"));
         assert_eq!(built_in["spec"]["strategy"], json!({"rollingUpdate": null}), "the server decides about nulls of its own kinds");
     }
 }

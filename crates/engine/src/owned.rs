@@ -3,6 +3,8 @@
 //! Read from the `fieldsV1` of our own entry in a forced server-side-apply dry-run, so that no client-side schema is
 //! needed: the leaves are the server's own atomic boundaries.
 
+use std::cmp::Ordering;
+
 use serde_json::{Map, Value};
 
 use crate::{
@@ -42,7 +44,24 @@ impl Node {
 
     /// The child behind one segment.
     pub fn child(&self, segment: &Segment) -> Option<&Self> {
-        self.children.binary_search_by(|(candidate, _)| candidate.cmp(segment)).ok().and_then(|index| self.children.get(index)).map(|(_, node)| node)
+        self.children
+            .binary_search_by(|(candidate, _)| candidate.cmp(segment))
+            .ok()
+            .and_then(|index| self.children.get(index))
+            .map(|(_, node)| node)
+    }
+
+    /// The child behind a plain field.
+    pub fn field(&self, name: &str) -> Option<&Self> {
+        let order = |segment: &Segment| match segment {
+            Segment::Field(candidate) => (**candidate).cmp(name),
+            _ => Ordering::Greater,
+        };
+        self.children
+            .binary_search_by(|(candidate, _)| order(candidate))
+            .ok()
+            .and_then(|index| self.children.get(index))
+            .map(|(_, node)| node)
     }
 
     fn is_empty(&self) -> bool {
@@ -92,16 +111,11 @@ impl Node {
         if other.own {
             self.own = false;
         }
-        for (segment, below) in &other.children {
-            if let Ok(index) = self.children.binary_search_by(|(candidate, _)| candidate.cmp(segment))
-                && let Some((_, node)) = self.children.get_mut(index)
-            {
-                node.remove(below);
-                if node.is_empty() {
-                    self.children.remove(index);
-                }
-            }
-        }
+        self.children.retain_mut(|(segment, node)| {
+            let Some(below) = other.child(segment) else { return true };
+            node.remove(below);
+            !node.is_empty()
+        });
     }
 
     fn remove_tree(&mut self, segments: &[Segment]) {
@@ -186,16 +200,20 @@ impl OwnedSet {
         node.own = true;
     }
 
+    /// The step that `path` leads to.
+    pub fn node(&self, path: &Path) -> Option<&Node> {
+        path.segments().iter().try_fold(&self.root, |node, segment| node.child(segment))
+    }
+
+    /// Whether exactly this path is in the set.
+    pub fn has(&self, path: &Path) -> bool {
+        self.node(path).is_some_and(Node::is_own)
+    }
+
     /// The part of the set at or below `path`, still rooted at the top.
     #[must_use]
     pub fn below(&self, path: &Path) -> Self {
-        let mut from = &self.root;
-        for segment in path.segments() {
-            match from.child(segment) {
-                Some(next) => from = next,
-                None => return Self::default(),
-            }
-        }
+        let Some(from) = self.node(path) else { return Self::default() };
         let mut set = Self::default();
         let to = path.segments().iter().fold(&mut set.root, |node, segment| node.child_mut(segment));
         *to = from.clone();

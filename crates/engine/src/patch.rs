@@ -1,12 +1,18 @@
 //! JSON Patch (RFC 6902) that puts single paths back and touches nothing else.
 
+use std::fmt;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::path::{Path, Segment};
+use crate::{
+    items,
+    path::{Path, Segment},
+    project,
+};
 
-/// One operation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// One operation. `Debug` hides the value: it may be a Secret's.
+#[derive(Clone, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Op {
     /// Sets a member or inserts a list item.
@@ -30,6 +36,17 @@ pub enum Op {
     },
 }
 
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, path) = match self {
+            Self::Add { path, .. } => ("add", path),
+            Self::Replace { path, .. } => ("replace", path),
+            Self::Remove { path } => ("remove", path),
+        };
+        write!(f, "{word} {path}")
+    }
+}
+
 /// The guard every patch starts with: a stale version is a clean 409, where `test` would be an anonymous 422.
 pub fn version_guard(resource_version: &str) -> Op {
     Op::Replace { path: "/metadata/resourceVersion".to_owned(), value: Value::String(resource_version.to_owned()) }
@@ -39,6 +56,7 @@ pub fn version_guard(resource_version: &str) -> Op {
 pub struct Builder {
     work: Value,
     ops: Vec<Op>,
+    replaced: Vec<Path>,
 }
 
 /// Where a path leads in a concrete object.
@@ -52,12 +70,13 @@ enum Place {
 impl Builder {
     /// Starts from the live object.
     pub fn new(live: &Value) -> Self {
-        Self { work: live.clone(), ops: Vec::new() }
+        Self { work: live.clone(), ops: Vec::new(), replaced: Vec::new() }
     }
 
-    /// The operations so far.
-    pub fn finish(self) -> Vec<Op> {
-        self.ops
+    /// The operations so far, and the paths above the requested ones that had to be replaced because something else than
+    /// a container stood there.
+    pub fn finish(self) -> (Vec<Op>, Vec<Path>) {
+        (self.ops, self.replaced)
     }
 
     /// The object as the operations so far leave it.
@@ -82,21 +101,14 @@ impl Builder {
 
     /// Gives the declared items of a list the order they have in `declared`; others keep their places.
     pub fn reorder(&mut self, list: &Path, wanted: &[Segment]) {
-        let Place::There(pointer) = locate(&self.work, list.segments()) else { return };
-        let Some(Value::Array(items)) = self.work.pointer(&pointer) else { return };
-        let mut places: Vec<usize> = Vec::new();
-        let mut ordered: Vec<Value> = Vec::new();
-        for segment in wanted {
-            if let Some(position) = items.iter().position(|item| matches_item(item, segment)) {
-                places.push(position);
-                ordered.extend(items.get(position).cloned());
-            }
-        }
+        let Some((pointer, items)) = self.list(list) else { return };
+        let positions: Vec<usize> = wanted.iter().filter_map(|segment| items::positions(items, segment).first().copied()).collect();
+        let mut places = positions.clone();
         places.sort_unstable();
-        let mut next = items.clone();
-        for (place, item) in places.into_iter().zip(ordered) {
-            if let Some(slot) = next.get_mut(place) {
-                *slot = item;
+        let mut next = items.to_vec();
+        for (place, from) in places.into_iter().zip(positions) {
+            if let (Some(slot), Some(item)) = (next.get_mut(place), items.get(from)) {
+                *slot = item.clone();
             }
         }
         if next != *items {
@@ -104,33 +116,74 @@ impl Builder {
         }
     }
 
-    /// Sets a key field of one list item in place: undoes a renamed key without losing what the item holds otherwise.
-    pub fn rename(&mut self, list: &Path, position: usize, field: &str, value: Option<&Value>) {
-        let Place::There(pointer) = locate(&self.work, list.segments()) else { return };
-        let path = format!("{pointer}/{position}/{}", escape(field));
-        match (value, self.work.pointer(&path).is_some()) {
-            (Some(value), true) => self.push(Op::Replace { path, value: value.clone() }),
-            (Some(value), false) => self.push(Op::Add { path, value: value.clone() }),
-            (None, true) => self.push(Op::Remove { path }),
-            (None, false) => {}
+    /// Sets a key field of the list item `item` in place: undoes a renamed key without losing what the item holds otherwise.
+    pub fn rename(&mut self, list: &Path, item: &Segment, fields: &[(&str, &Value)]) {
+        let Some((pointer, items)) = self.list(list) else { return };
+        let Some(position) = items::positions(items, item).first().copied() else { return };
+        for (field, value) in fields {
+            let path = format!("{pointer}/{position}/{}", escape(field));
+            match self.work.pointer(&path) {
+                Some(there) if there == *value => {}
+                Some(_) => self.push(Op::Replace { path, value: (*value).clone() }),
+                None => self.push(Op::Add { path, value: (*value).clone() }),
+            }
         }
+    }
+
+    /// Leaves one of several list items that share the key: the one most like `declared`, else the last, which is the one
+    /// that counts at run time.
+    pub fn keep_one(&mut self, path: &Path, declared: &Value) {
+        let Some(item) = path.segments().last() else { return };
+        let Some((pointer, items)) = self.list(&path.parent()) else { return };
+        let positions = items::positions(items, item);
+        let wanted = project::lookup(declared, path);
+        let likeness = |position: &&usize| match (items.get(**position), wanted) {
+            (Some(Value::Object(there)), Some(Value::Object(wanted))) => {
+                wanted.iter().filter(|(name, value)| there.get(*name) == Some(*value)).count()
+            }
+            _ => 0,
+        };
+        let Some(kept) = positions.iter().max_by_key(likeness).copied() else { return };
+        for position in positions.into_iter().rev().filter(|position| *position != kept) {
+            self.push(Op::Remove { path: format!("{pointer}/{position}") });
+        }
+    }
+
+    /// How many list items share the key that ends `path`.
+    pub fn count(&self, path: &Path) -> usize {
+        match (path.segments().last(), self.list(&path.parent())) {
+            (Some(item), Some((_, items))) => items::positions(items, item).len(),
+            _ => 0,
+        }
+    }
+
+    fn list(&self, path: &Path) -> Option<(String, &[Value])> {
+        let Place::There(pointer) = locate(&self.work, path.segments()) else { return None };
+        let items = self.work.pointer(&pointer)?.as_array()?;
+        Some((pointer, items))
     }
 
     fn create(&mut self, path: &Path, pointer: &str, depth: usize, value: &Value, declared: &Value) {
         let (above, missing) = path.segments().split_at(depth);
         let Some((first, rest)) = missing.split_first() else { return };
         let content = nest(rest, value);
-        let op = match first {
-            Segment::Field(name) => Op::Add { path: format!("{pointer}/{}", escape(name)), value: content },
-            Segment::Order => return,
-            Segment::Key(_) | Segment::Item(_) => {
+        let parent = self.work.pointer(pointer);
+        let op = match (first, parent) {
+            (Segment::Order, _) => return,
+            (Segment::Field(name), Some(Value::Object(_))) => Op::Add { path: format!("{pointer}/{}", escape(name)), value: content },
+            (Segment::Key(_) | Segment::Item(_), Some(Value::Array(_))) => {
                 let content = match first {
                     Segment::Key(keys) => with_keys(content, keys),
                     _ => content,
                 };
                 let list: Path = above.iter().cloned().collect();
-                let at = insertion_point(self.work.pointer(pointer), crate::project::lookup(declared, &list), first);
+                let at = insertion_point(parent, project::lookup(declared, &list), first);
                 Op::Add { path: format!("{pointer}/{at}"), value: content }
+            }
+            // A text, a number or null where a container belongs: only custom resources can have that.
+            _ => {
+                self.replaced.push(above.iter().cloned().collect());
+                Op::Replace { path: pointer.to_owned(), value: nest(missing, value) }
             }
         };
         self.push(op);
@@ -168,9 +221,11 @@ fn with_keys(item: Value, keys: &[(Box<str>, Value)]) -> Value {
 /// among its declared peers, else at the end (`-`).
 fn insertion_point(live: Option<&Value>, declared: Option<&Value>, item: &Segment) -> String {
     let (Some(Value::Array(live)), Some(Value::Array(declared))) = (live, declared) else { return "-".to_owned() };
-    let Some(wanted) = declared.iter().position(|candidate| matches_item(candidate, item)) else { return "-".to_owned() };
+    let Some(wanted) = items::positions(declared, item).first().copied() else { return "-".to_owned() };
     let same = |a: &Value, b: &Value| match item {
-        Segment::Key(keys) => keys.iter().all(|(name, _)| a.get(&**name) == b.get(&**name) || a.get(&**name).is_none() || b.get(&**name).is_none()),
+        Segment::Key(keys) => {
+            keys.iter().all(|(name, _)| a.get(&**name) == b.get(&**name) || a.get(&**name).is_none() || b.get(&**name).is_none())
+        }
         _ => a == b,
     };
     for earlier in declared.iter().take(wanted).rev() {
@@ -185,17 +240,6 @@ fn insertion_point(live: Option<&Value>, declared: Option<&Value>, item: &Segmen
         .map_or_else(|| "-".to_owned(), |position| position.to_string())
 }
 
-/// Whether a list item is the one a segment names; a key field that the item leaves out does not speak against it.
-pub fn matches_item(item: &Value, segment: &Segment) -> bool {
-    match segment {
-        Segment::Item(value) => item == value,
-        Segment::Key(keys) => {
-            keys.iter().any(|(name, value)| item.get(&**name) == Some(value)) && keys.iter().all(|(name, value)| item.get(&**name).is_none_or(|there| there == value))
-        }
-        _ => false,
-    }
-}
-
 fn locate(object: &Value, segments: &[Segment]) -> Place {
     let mut at = object;
     let mut pointer = String::new();
@@ -203,7 +247,7 @@ fn locate(object: &Value, segments: &[Segment]) -> Place {
         let next = match (at, segment) {
             (Value::Object(members), Segment::Field(name)) => members.get(&**name).map(|value| (escape(name), value)),
             (Value::Array(items), Segment::Key(_) | Segment::Item(_)) => {
-                items.iter().enumerate().find(|(_, item)| matches_item(item, segment)).map(|(index, item)| (index.to_string(), item))
+                items::positions(items, segment).first().and_then(|index| items.get(*index).map(|item| (index.to_string(), item)))
             }
             _ => None,
         };
@@ -273,7 +317,7 @@ mod tests {
             builder.set(&path(segments), value.as_ref(), declared);
         }
         let result = builder.result().clone();
-        (serde_json::to_value(builder.finish()).unwrap(), result)
+        (serde_json::to_value(builder.finish().0).unwrap(), result)
     }
 
     #[test]
@@ -316,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_field_of_a_missing_list_is_made_with_its_keys() {
-        let (patch, _) = ops(&json!({"spec": {}}), &[(&["f:spec", "f:ports", r#"k:{"port":80}"#, "f:name"], Some(json!("http")))], &json!({}));
+        let (patch, _) =
+            ops(&json!({"spec": {}}), &[(&["f:spec", "f:ports", r#"k:{"port":80}"#, "f:name"], Some(json!("http")))], &json!({}));
         assert_eq!(patch, json!([{"op": "add", "path": "/spec/ports", "value": [{"name": "http", "port": 80}]}]));
     }
 
@@ -332,7 +377,44 @@ mod tests {
     fn a_renamed_key_is_undone_in_place() {
         let live = json!({"ports": [{"name": "http", "port": 81, "nodePort": 30080}]});
         let mut builder = Builder::new(&live);
-        builder.rename(&path(&["f:ports"]), 0, "port", Some(&json!(80)));
+        builder.rename(&path(&["f:ports"]), &Segment::from_fields_v1(r#"k:{"port":81}"#).unwrap(), &[("port", &json!(80))]);
         assert_eq!(builder.result()["ports"], json!([{"name": "http", "port": 80, "nodePort": 30080}]));
+    }
+
+    #[test]
+    fn of_duplicates_the_declared_one_stays() {
+        let declared = json!({"env": [{"name": "A", "value": "1"}]});
+        let item = path(&["f:env", r#"k:{"name":"A"}"#]);
+        for (live, kept) in [
+            (
+                json!([{"name": "A", "value": "1"}, {"name": "X"}, {"name": "A", "value": "2"}]),
+                json!([{"name": "A", "value": "1"}, {"name": "X"}]),
+            ),
+            (
+                json!([{"name": "A", "value": "3"}, {"name": "A", "value": "2"}, {"name": "A", "value": "4"}]),
+                json!([{"name": "A", "value": "4"}]),
+            ),
+        ] {
+            let mut builder = Builder::new(&json!({"env": live}));
+            assert!(builder.count(&item) > 1);
+            builder.keep_one(&item, &declared);
+            assert_eq!(builder.result()["env"], kept);
+        }
+    }
+
+    #[test]
+    fn what_is_no_container_is_replaced_and_said() {
+        for wrong in [json!(null), json!("text"), json!(5), json!([1])] {
+            let mut builder = Builder::new(&json!({"spec": {"a": wrong}}));
+            builder.set(&path(&["f:spec", "f:a", "f:b"]), Some(&json!(1)), &json!({}));
+            builder.set(&path(&["f:spec", "f:a", "f:c"]), Some(&json!(2)), &json!({}));
+            assert_eq!(builder.result(), &json!({"spec": {"a": {"b": 1, "c": 2}}}));
+            assert_eq!(builder.finish().1, [path(&["f:spec", "f:a"])]);
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_value() {
+        assert_eq!(format!("{:?}", Op::Replace { path: "/data/p".into(), value: json!("hunter2") }), "replace /data/p");
     }
 }

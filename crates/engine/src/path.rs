@@ -5,6 +5,8 @@ use std::{cmp::Ordering, fmt};
 
 use serde_json::Value;
 
+use crate::canonical::canonical;
+
 /// One step of a [`Path`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Segment {
@@ -68,10 +70,33 @@ impl PartialOrd for Segment {
 
 impl Ord for Segment {
     fn cmp(&self, other: &Self) -> Ordering {
+        let rank = |segment: &Self| match segment {
+            Self::Field(_) => 0,
+            Self::Key(_) => 1,
+            Self::Item(_) => 2,
+            Self::Order => 3,
+        };
         match (self, other) {
             (Self::Field(a), Self::Field(b)) => a.cmp(b),
-            _ => self.to_string().cmp(&other.to_string()),
+            (Self::Item(a), Self::Item(b)) => compare(a, b),
+            (Self::Key(a), Self::Key(b)) => {
+                let pairs = a.iter().zip(b).map(|((a, left), (b, right))| a.cmp(b).then_with(|| compare(left, right)));
+                pairs.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
+            }
+            _ => rank(self).cmp(&rank(other)),
         }
+    }
+}
+
+/// A total order that tells apart whatever `==` tells apart: `5` and `"5"` are two items of a set.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Number(left), Value::Number(right)) => {
+            let by_size = left.as_f64().partial_cmp(&right.as_f64()).unwrap_or(Ordering::Equal);
+            by_size.then_with(|| left.to_string().cmp(&right.to_string()))
+        }
+        _ => canonical(a).cmp(&canonical(b)),
     }
 }
 
@@ -258,8 +283,7 @@ impl PatternSegment {
             }
         }
         match text.strip_prefix('[') {
-            None => Ok(Self::Text(text.to_owned())),
-            Some("#order]") => Ok(Self::Text(text.to_owned())),
+            None | Some("#order]") => Ok(Self::Text(text.to_owned())),
             Some(inner) => {
                 let body = inner.strip_suffix(']').filter(|body| !body.ends_with('\\')).ok_or(PathError::Item)?;
                 let mut pairs = split_unescaped(body, ',');
@@ -304,10 +328,7 @@ mod tests {
         for (segments, printed) in [
             (vec!["f:spec", "f:replicas"], "/spec/replicas"),
             (vec!["f:metadata", "f:annotations", "f:example.com/owner"], "/metadata/annotations/example.com~1owner"),
-            (
-                vec!["f:spec", "f:ports", r#"k:{"protocol":"TCP","port":80}"#, "f:nodePort"],
-                "/spec/ports/[port=80,protocol=TCP]/nodePort",
-            ),
+            (vec!["f:spec", "f:ports", r#"k:{"protocol":"TCP","port":80}"#, "f:nodePort"], "/spec/ports/[port=80,protocol=TCP]/nodePort"),
             (vec!["f:metadata", "f:finalizers", r#"v:"a/b""#], "/metadata/finalizers/[=a~1b]"),
             (vec!["f:volumeMounts", r#"k:{"mountPath":"/a]b,c=d\\e"}"#], r"/volumeMounts/[mountPath=~1a\]b\,c\=d\\e]"),
             (vec!["f:set", "v:5"], "/set/[=5]"),
@@ -362,6 +383,14 @@ mod tests {
             assert_eq!(Pattern::parse(text), Err(error), "{text}");
         }
         assert_eq!(Pattern::parse(&"/a".repeat(65)), Err(PathError::TooLong));
+    }
+
+    #[test]
+    fn segments_sort_by_size_and_type() {
+        let sorted = [json!("10"), json!("5"), json!(5), json!(10)].map(Segment::Item);
+        assert!(sorted.is_sorted() && sorted.windows(2).all(|pair| pair[0] != pair[1] && pair[0] < pair[1]));
+        let port = |text: &str| Segment::from_fields_v1(text).unwrap();
+        assert!(port(r#"k:{"port":80}"#) < port(r#"k:{"port":443}"#) && port(r#"k:{"port":80}"#) != port(r#"k:{"port":"80"}"#));
     }
 
     #[test]

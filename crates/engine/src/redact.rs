@@ -1,14 +1,55 @@
-//! Decides which values may leave the process. Reports and messages show only what passes here.
+//! Decides which values may leave the process. Reports and messages show only what passes here; logs show no value at all.
+//!
+//! A value is left out by kind (whatever has `Secret` in its kind), by the name of a field, variable, key or flag on the
+//! way to it or inside it, and by content (private keys, credentials in a URL, tokens, `password=…` inside a text). That
+//! a text in a ConfigMap holds a password under a harmless name cannot be known: such a value is shown, cut to
+//! [`SHOWN`] bytes. Leaving out too much costs a reader a look at the object; showing too much cannot be undone, so words
+//! are matched anywhere (`author` hides like `auth`).
+
+use std::fmt;
 
 use serde_json::Value;
 
 use crate::{object::Gvk, path::Path};
 
 /// Longest text or JSON that a report shows of one value, in bytes.
-const SHOWN: usize = 256;
+pub const SHOWN: usize = 256;
 
-/// Words in a field or variable name that mark its value as secret.
-const SECRET_WORDS: [&str; 10] = ["password", "passwd", "secret", "token", "apikey", "api_key", "api-key", "credential", "private", "auth"];
+/// Words in a field, key or variable name that mark its value as secret.
+const SECRET_NAMES: [&str; 16] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "api-key",
+    "accesskey",
+    "access_key",
+    "access-key",
+    "credential",
+    "private",
+    "auth",
+    "dsn",
+];
+
+/// Words that mark a text when `=` or `:` follows, as in a configuration file or a connection string.
+const SECRET_SETTINGS: [&str; 11] =
+    ["password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "api_key", "api-key", "credential", "authorization"];
+
+/// Beginnings of well-known tokens and keys.
+const SECRET_BEGINNINGS: [&str; 9] = ["-----BEGIN", "eyJ", "AKIA", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "sk-"];
+
+/// Stands for a value in `Debug` output.
+pub struct Hidden;
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
 
 /// The value as a report may show it, or nothing.
 pub fn shown(gvk: &Gvk, path: &Path, value: Option<&Value>) -> Option<Value> {
@@ -22,29 +63,56 @@ pub fn shown(gvk: &Gvk, path: &Path, value: Option<&Value>) -> Option<Value> {
 
 /// Whether values at this path are secret by kind or by name.
 pub fn is_secret(gvk: &Gvk, path: &Path) -> bool {
-    if gvk.is("", "Secret") {
-        return true;
-    }
-    let text = path.to_string().to_ascii_lowercase();
+    let text = path.to_string();
     // A whole earlier version of the object, Secret or not, may hide in this annotation.
-    text.contains("last-applied-configuration") || SECRET_WORDS.iter().any(|word| text.contains(word))
+    gvk.kind.contains("Secret") || text.contains("last-applied-configuration") || names_secret(&text)
 }
 
-/// A container or variable with a telling name inside an atomic value.
+fn names_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|word| name.contains(word))
+}
+
+/// Something with a telling name or content inside a value.
 fn mentions_secret(value: &Value) -> bool {
     match value {
         Value::Object(members) => {
-            let named_secret = |name: &str| {
-                let name = name.to_ascii_lowercase();
-                SECRET_WORDS.iter().any(|word| name.contains(word))
-            };
-            members.iter().any(|(name, member)| (named_secret(name) && !member.is_boolean()) || mentions_secret(member))
-                || members.get("name").and_then(Value::as_str).is_some_and(|name| members.contains_key("value") && named_secret(name))
+            members.iter().any(|(name, member)| (names_secret(name) && !member.is_boolean()) || mentions_secret(member))
+                || ["name", "key"].iter().any(|field| members.get(*field).and_then(Value::as_str).is_some_and(names_secret))
         }
-        Value::Array(items) => items.iter().any(mentions_secret),
-        Value::String(text) => text.contains("-----BEGIN"),
+        // `--password`, `hunter2`: a flag and its value are neighbours.
+        Value::Array(items) => {
+            items.iter().any(|item| mentions_secret(item) || item.as_str().is_some_and(|text| text.starts_with('-') && names_secret(text)))
+        }
+        Value::String(text) => holds_secret(text),
         _ => false,
     }
+}
+
+fn holds_secret(text: &str) -> bool {
+    SECRET_BEGINNINGS.iter().any(|beginning| {
+        text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ':' | ',')).any(|word| word.starts_with(beginning))
+    }) || text.contains("-----BEGIN")
+        || has_user_info(text)
+        || has_setting(&text.to_ascii_lowercase())
+}
+
+/// `scheme://user:word@host`.
+fn has_user_info(text: &str) -> bool {
+    text.split("://").skip(1).any(|rest| {
+        let host = rest.split(|c: char| c.is_whitespace() || matches!(c, '/' | '"' | '\'')).next().unwrap_or_default();
+        host.contains('@')
+    })
+}
+
+/// `db_password = …`, `"token": …`: one of the words, the rest of its name, perhaps quotes and blanks, then `=` or `:`.
+fn has_setting(text: &str) -> bool {
+    SECRET_SETTINGS.iter().any(|word| {
+        text.split(word).skip(1).any(|rest| {
+            let after_name = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
+            after_name.trim_start_matches([' ', '\t', '"', '\'', '\\']).starts_with(['=', ':'])
+        })
+    })
 }
 
 #[cfg(test)]
@@ -60,10 +128,43 @@ mod tests {
         let env = |name: &str| Path::of_fields(&["spec", "env"]).join(Segment::key("name", name)).join(Segment::field("value"));
         assert_eq!(shown(&deployment, &env("DB_PASSWORD"), Some(&json!("x"))), None);
         assert_eq!(shown(&deployment, &env("COLOR"), Some(&json!("x"))), Some(json!("x")));
-        assert_eq!(shown(&Gvk::new("v1", "Secret"), &Path::of_fields(&["data", "p"]), Some(&json!("eA=="))), None);
-        let whole = json!({"containers": [{"env": [{"name": "API_TOKEN", "value": "x"}]}]});
-        assert_eq!(shown(&deployment, &Path::of_fields(&["spec"]), Some(&whole)), None);
-        assert_eq!(shown(&deployment, &Path::of_fields(&["data", "tls"]), Some(&json!("-----BEGIN KEY"))), None);
+        for kind in ["Secret", "SealedSecret"] {
+            assert_eq!(shown(&Gvk::new("v1", kind), &Path::of_fields(&["data", "p"]), Some(&json!("eA=="))), None);
+        }
+        let last_applied = Path::of_fields(&["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"]);
+        assert_eq!(shown(&deployment, &last_applied, Some(&json!("{}"))), None);
+    }
+
+    #[test]
+    fn what_is_inside_counts() {
+        let shown = |value: serde_json::Value| shown(&Gvk::new("v1", "ConfigMap"), &Path::of_fields(&["data", "a"]), Some(&value));
+        for secret in [
+            json!({"containers": [{"env": [{"name": "API_TOKEN", "value": "x"}]}]}),
+            json!("-----BEGIN KEY"),
+            json!("tls: |\n  -----BEGIN KEY"),
+            json!("postgres://app:hunter2@db:5432/app"),
+            json!("url=https://hunter2@host/x and more"),
+            json!("db:\n  password: hunter2\n"),
+            json!("{\"db_password\" : \"hunter2\"}"),
+            json!("Server=db;Pwd=hunter2;"),
+            json!("Authorization: Bearer abc"),
+            json!("jwt eyJhbGciOi"),
+            json!(["--password", "hunter2"]),
+            json!(["--db-password=hunter2"]),
+            json!([{"secretKey": "hunter2"}]),
+        ] {
+            assert_eq!(shown(secret.clone()), None, "{secret}");
+        }
+        for harmless in [
+            json!("sla: 12h\n"),
+            json!("img:1"),
+            json!("mirror.example/auth/nginx:1.27"),
+            json!("a@example.com"),
+            json!(["--color", "red"]),
+            json!(5),
+        ] {
+            assert_eq!(shown(harmless.clone()), Some(harmless));
+        }
     }
 
     #[test]

@@ -103,31 +103,36 @@ impl<'a> Documents<'a> {
         Some(text)
     }
 
-    /// The text up to the next separator, blank ones left out.
+    /// The text of the next document that is not blank.
     fn next_chunk(&mut self) -> Option<&'a str> {
         loop {
             let rest = self.rest?;
-            let text;
-            (text, self.rest) = match separator(rest) {
-                Some((before, after)) => (before, Some(after)),
-                None => (rest, None),
+            // Helm's reader leaves a separator at the very start in the text, where it begins the document.
+            let (own, body) = separator_line(rest).map_or((0, rest), |(own, body)| (own.len(), body));
+            let chunk = if own == 0 { body } else { rest };
+            let starts_line = |at: &usize| body.get(..*at).is_some_and(|before| before.ends_with('\n') || (before.is_empty() && own > 0));
+            let end = body.match_indices(SEPARATOR).map(|(at, _)| at).find(starts_line);
+            let Some((body, tail)) = end.and_then(|end| body.split_at_checked(end)) else {
+                self.rest = None;
+                return (!body.trim().is_empty()).then_some(chunk);
             };
-            if !text.trim().is_empty() {
-                return Some(text);
+            self.rest = separator_line(tail).map(|(_, after)| after);
+            if !body.trim().is_empty() {
+                return chunk.get(..own + body.len());
             }
         }
     }
 }
 
-/// Splits `text` at its first separator: what stands before that line, and what follows `---` and its blanks.
-fn separator(text: &str) -> Option<(&str, &str)> {
-    let (before, after) = if let Some(after) = text.strip_prefix(SEPARATOR) {
-        ("", after)
+/// Splits `text` after the separator it starts with: the whole line when that holds nothing else but a comment; only
+/// `---` and its blanks, and those thrown away, when a document begins on the line.
+fn separator_line(text: &str) -> Option<(&str, &str)> {
+    let after = text.strip_prefix(SEPARATOR)?;
+    let (line, below) = after.split_once('\n').unwrap_or((after, ""));
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        text.split_at_checked(text.len() - below.len())
     } else {
-        text.match_indices(SEPARATOR).find_map(|(at, _)| {
-            let (before, after) = text.split_at_checked(at)?;
-            before.ends_with('\n').then_some((before, after.strip_prefix(SEPARATOR)?))
-        })?
-    };
-    Some((before, after.trim_start_matches([' ', '\t'])))
+        Some(("", after.trim_start_matches([' ', '\t'])))
+    }
 }

@@ -218,16 +218,26 @@ mod tests {
 
     fn parse(secret_name: &str, labels: &[(&str, &str)]) -> Result<RecordMeta, InvalidMeta> {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        RecordMeta::parse(&SecretMeta { name: secret_name, namespace: "t", uid: "u", resource_version: "7", created: None, labels: &labels })
+        RecordMeta::parse(&SecretMeta {
+            name: secret_name,
+            namespace: "t",
+            uid: "u",
+            resource_version: "7",
+            created: None,
+            labels: &labels,
+        })
     }
 
     #[test]
     fn reads_what_helm_writes() {
-        let labels = [("owner", "helm"), ("name", "web"), ("status", "deployed"), ("version", "12"), ("modifiedAt", "1760000000"), ("team", "x")];
+        let labels =
+            [("owner", "helm"), ("name", "web"), ("status", "deployed"), ("version", "12"), ("modifiedAt", "1760000000"), ("team", "x")];
         let meta = parse("sh.helm.release.v1.web.v12", &labels).unwrap();
         assert_eq!((meta.name.as_str(), meta.namespace.as_str(), meta.version, meta.status), ("web", "t", 12, Status::Deployed));
         assert_eq!(meta.modified, Timestamp::from_second(1_760_000_000).ok());
-        assert!(parse("sh.helm.release.v1.a.v1.v3", &[("owner", "helm"), ("name", "a.v1"), ("status", "failed"), ("version", "3")]).is_ok());
+        assert!(
+            parse("sh.helm.release.v1.a.v1.v3", &[("owner", "helm"), ("name", "a.v1"), ("status", "failed"), ("version", "3")]).is_ok()
+        );
     }
 
     #[test]

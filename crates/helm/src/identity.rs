@@ -10,7 +10,8 @@ pub fn is_kind(kind: &str) -> bool {
 
 /// Whether `api_version` can be a version, or a group and a version.
 pub fn is_api_version(api_version: &str) -> bool {
-    let part = |text: &str| !text.is_empty() && text.len() <= 253 && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'));
+    let part =
+        |text: &str| !text.is_empty() && text.len() <= 253 && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'));
     match api_version.split_once('/') {
         Some((group, version)) => part(group) && part(version),
         None => part(api_version),
@@ -20,7 +21,10 @@ pub fn is_api_version(api_version: &str) -> bool {
 /// Whether `name` can be an object's name. The rule is the widest one the API server has for any kind (a path segment,
 /// as for RBAC objects), without control characters.
 pub fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 253 && !matches!(name, "." | "..") && !name.contains(|c: char| matches!(c, '/' | '%') || c.is_control())
+    !name.is_empty()
+        && name.len() <= 253
+        && !matches!(name, "." | "..")
+        && !name.contains(|c: char| matches!(c, '/' | '%') || c.is_control())
 }
 
 /// Whether `namespace` can be a namespace's name: an RFC 1123 label.

@@ -3,8 +3,10 @@
 //! A release record is a Secret on the workload cluster: labels say which release, revision and status, the data
 //! holds the rendered manifest. The way through this crate:
 //!
-//! 1. [`history`] reads the labels of all records of a release and says which revision is desired, if any;
-//! 2. [`record`] decodes that one Secret's data, with a cap on every stage;
+//! 1. [`RecordMeta::parse`] reads the labels of every record, [`select`] says which revision of a release is desired, if
+//!    any, and [`fence`] whether that still holds right before a write;
+//! 2. [`decode`] decodes that one Secret's data, with a cap on every stage, and [`Record::confirm`] checks it against the
+//!    labels;
 //! 3. [`documents`] splits its manifest and reads the YAML to the values Helm itself would send;
 //! 4. [`objects`] flattens Lists, settles namespaces and names each object.
 //!
@@ -12,17 +14,16 @@
 //! namespace, so nothing of its content ever appears in an error or `Debug` text, and no input can take more than
 //! the memory and depth that [`Limits`] allow.
 
-pub mod documents;
-pub mod history;
-pub mod identity;
-pub mod limits;
-pub mod objects;
-pub mod order;
-pub mod record;
-pub mod selection;
-pub mod yaml;
-
 mod base64_text;
+mod documents;
+mod history;
+mod identity;
+mod limits;
+mod objects;
+mod order;
+mod record;
+mod selection;
+mod yaml;
 
 pub use crate::{
     documents::{Document, Documents, documents},

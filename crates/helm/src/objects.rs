@@ -48,7 +48,7 @@ impl fmt::Debug for ReleaseObject {
 /// Something in a manifest that is not, or not simply, an object to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Number of the document, from 1, as in [`crate::documents::Document::number`].
+    /// Number of the document, from 1, as in [`Document::number`](crate::Document::number).
     pub document: usize,
     /// The object, as far as it is named.
     pub object: Option<Named>,
@@ -146,7 +146,14 @@ impl Cause {
 /// "not found". Lists are flattened, hooks left out. Namespaced objects without a namespace get the release's, those
 /// with one keep it, cluster-scoped ones lose theirs. Ownership metadata is not added.
 pub fn objects(record: &Record, scope_of: &dyn Fn(&Gvk) -> Option<Scope>) -> Objects {
-    let mut reader = Reader { namespace: &record.namespace, scope_of, kept: Vec::new(), seen: HashMap::new(), kinds: HashMap::new(), problems: Vec::new() };
+    let mut reader = Reader {
+        namespace: &record.namespace,
+        scope_of,
+        kept: Vec::new(),
+        seen: HashMap::new(),
+        kinds: HashMap::new(),
+        problems: Vec::new(),
+    };
     for document in documents(&record.manifest, &Limits::default()) {
         match document.value {
             Ok(value) => reader.document(document.number, value),
@@ -156,13 +163,16 @@ pub fn objects(record: &Record, scope_of: &dyn Fn(&Gvk) -> Option<Scope>) -> Obj
     Objects { objects: reader.kept.into_iter().flatten().collect(), problems: reader.problems }
 }
 
+/// Group, kind, namespace and name.
+type Identity = (String, String, Option<Arc<str>>, Arc<str>);
+
 struct Reader<'a> {
     namespace: &'a str,
     scope_of: &'a dyn Fn(&Gvk) -> Option<Scope>,
     /// The objects so far; a hole where a later duplicate took over.
     kept: Vec<Option<ReleaseObject>>,
     /// Where each identity stands in `kept`, version left out.
-    seen: HashMap<(String, String, Option<Arc<str>>, Arc<str>), usize>,
+    seen: HashMap<Identity, usize>,
     kinds: HashMap<Gvk, Arc<Gvk>>,
     problems: Vec<Problem>,
 }
@@ -217,11 +227,7 @@ impl Reader<'_> {
         };
         let metadata = object.get("metadata").and_then(Value::as_object);
         let (name, namespace) = (name(metadata), namespace(metadata));
-        let named = Named {
-            gvk,
-            namespace: namespace.ok().flatten().map(str::to_owned),
-            name: name.ok().map(str::to_owned),
-        };
+        let named = Named { gvk, namespace: namespace.ok().flatten().map(str::to_owned), name: name.ok().map(str::to_owned) };
         let (name, namespace) = match (name, namespace) {
             (Ok(name), Ok(namespace)) => (name, namespace),
             (Err(cause), _) | (_, Err(cause)) => return self.problem(number, Some(named), cause),

@@ -85,8 +85,9 @@ pub fn select(records: &[RecordMeta]) -> Selection<'_> {
     let newest = records.iter().max_by_key(|record| record.version);
     let deployed = records.iter().filter(|record| record.status == Status::Deployed).max_by_key(|record| record.version);
     let after = deployed.map_or(0, |record| record.version);
-    let newest_after =
-        |wanted: fn(Status) -> bool| records.iter().filter(|record| record.version > after && wanted(record.status)).max_by_key(|record| record.version);
+    let newest_after = |wanted: fn(Status) -> bool| {
+        records.iter().filter(|record| record.version > after && wanted(record.status)).max_by_key(|record| record.version)
+    };
 
     let state = match newest {
         None => State::Absent,
@@ -155,7 +156,9 @@ pub fn fence(judged: &Judged, records: &[RecordMeta]) -> Fence {
         return Fence::Newer;
     }
     // A newer record that failed before may since have become the deployed or the uninstalling one.
-    let overtaken = |record: &RecordMeta| record.version > judged.version && matches!(record.status, Status::Deployed | Status::Uninstalling | Status::Uninstalled);
+    let overtaken = |record: &RecordMeta| {
+        record.version > judged.version && matches!(record.status, Status::Deployed | Status::Uninstalling | Status::Uninstalled)
+    };
     if records.iter().any(overtaken) {
         return Fence::Newer;
     }

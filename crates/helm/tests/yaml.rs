@@ -4,6 +4,8 @@
 //! decoder), `sigs.k8s.io/yaml` 1.6.0 and go-yaml 2.4.4, as Helm 4.3.1 links them. A text the reader refuses to split
 //! was first stored the way Helm stores a rendered template.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, outside of any test function")]
+
 use holdfast_helm::{Limits, documents};
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,7 +35,11 @@ fn check(file: &str, text: &str) {
             _ => false,
         };
         if ours.len() != case.documents.len() || !ours.iter().zip(&case.documents).all(agrees) {
-            let theirs: Vec<_> = case.documents.iter().map(|answer| if let Answer::Value(value) = answer { value.to_string() } else { "error".to_owned() }).collect();
+            let theirs: Vec<_> = case
+                .documents
+                .iter()
+                .map(|answer| if let Answer::Value(value) = answer { value.to_string() } else { "error".to_owned() })
+                .collect();
             wrong.push(format!("{}: {:?}\n   ours   {ours:?}\n   theirs {theirs:?}", case.name, case.manifest));
         }
     }

@@ -1,2 +1,33 @@
-//! Generated files, demo, benchmarks.
-fn main() {}
+//! Tasks of the workspace beyond building and testing: generated files, demo, benchmarks. `cargo xtask help` lists them.
+
+mod generate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Tasks of the workspace", disable_version_flag = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Write the files under manifests/ that follow from the code.
+    Gen(generate::Arguments),
+}
+
+fn main() -> ExitCode {
+    let ended = match Arguments::parse().task {
+        Task::Gen(arguments) => generate::run(&arguments),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

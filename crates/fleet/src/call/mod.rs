@@ -165,14 +165,7 @@ impl ApiClient {
         within(self.deadlines.watch, open).await
     }
 
-    async fn object(
-        &self,
-        verb: Verb,
-        effect: Effect,
-        endpoint: &Endpoint,
-        request: Builder,
-        body: Bytes,
-    ) -> Result<Answer, CallError> {
+    async fn object(&self, verb: Verb, effect: Effect, endpoint: &Endpoint, request: Builder, body: Bytes) -> Result<Answer, CallError> {
         let request = request.body(body).map_err(|_| CallError::BadPath)?;
         let call = self.call(verb, effect == Effect::DryRun, asked(endpoint), request, MAX_OBJECT);
         let (head, body) = within(self.deadlines.object, call).await?;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 use crate::watch::SourceError;
 
-/// A server with documents by path. A document's ETag is its text's length and the server's edition.
+/// A server with documents by path. A document's version is its text's length and the server's edition.
 #[derive(Default)]
 struct Server {
     documents: Mutex<HashMap<String, Result<String, SourceError>>>,

@@ -56,7 +56,7 @@ pub(crate) fn encode(text: &str) -> String {
 
 /// A kubeconfig of the given cluster and user fields, one `key: value` a line.
 pub(crate) fn document(cluster: &[String], user: &[String]) -> String {
-    let block = |lines: &[String]| lines.iter().map(|line| format!("    {line}\n")).collect::<String>();
+    let block = |lines: &[String]| lines.iter().flat_map(|line| ["    ", line, "\n"]).collect::<String>();
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
          contexts:\n- name: here\n  context:\n    cluster: one\n    user: me\n\
@@ -76,9 +76,6 @@ pub(crate) fn with_token(server: &str, authority: &Authority, token: &str) -> St
 /// A kubeconfig with a client certificate.
 pub(crate) fn with_certificate(server: &str, authority: &Authority, pair: &Pair) -> String {
     let cluster = [format!("server: {server}"), format!("certificate-authority-data: {}", encode(&authority.pem))];
-    let user = [
-        format!("client-certificate-data: {}", encode(&pair.certificate)),
-        format!("client-key-data: {}", encode(&pair.key)),
-    ];
+    let user = [format!("client-certificate-data: {}", encode(&pair.certificate)), format!("client-key-data: {}", encode(&pair.key))];
     document(&cluster, &user)
 }

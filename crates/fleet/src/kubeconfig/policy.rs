@@ -137,8 +137,6 @@ fn is_surroundings(address: IpAddr) -> bool {
             // The whole of 0.0.0.0/8 is "this host".
             v4.is_loopback() || v4.is_link_local() || v4.is_broadcast() || v4.is_multicast() || v4.octets().starts_with(&[0])
         }
-        IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unspecified() || v6.is_unicast_link_local() || v6.is_multicast() || v6 == METADATA_V6
-        }
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unspecified() || v6.is_unicast_link_local() || v6.is_multicast() || v6 == METADATA_V6,
     }
 }

@@ -109,10 +109,9 @@ impl Server {
 }
 
 fn is_number(label: &str) -> bool {
-    label.strip_prefix("0x").map_or_else(
-        || !label.is_empty() && label.bytes().all(|b| b.is_ascii_digit()),
-        |hex| hex.bytes().all(|b| b.is_ascii_hexdigit()),
-    )
+    label
+        .strip_prefix("0x")
+        .map_or_else(|| !label.is_empty() && label.bytes().all(|b| b.is_ascii_digit()), |hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// The rules of `inet_aton(3)`: one to four parts, each decimal, `0` octal or `0x` hexadecimal; the last part fills what is left.

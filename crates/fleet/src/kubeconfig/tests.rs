@@ -151,6 +151,13 @@ fn every_cause_has_its_rejection() {
         (R::Exec, user_with(&format!("exec: {{apiVersion: client.authentication.k8s.io/v1, command: {CANARY}}}"))),
         (R::Exec, user_with("exec: {}")),
         (R::Exec, user_with("exec: /bin/sh")),
+        (R::Exec, user_with("<<: {exec: {command: /bin/sh}}")),
+        (
+            R::Exec,
+            good.replace("    token: abc\n", "    <<: *plugin\n")
+                .replace("users:\n", "users:\n- name: other\n  user: &plugin {exec: {command: x}}\n"),
+        ),
+        (R::NotYaml, good.replace("token: abc", "token: 12345")),
         (R::AuthProvider, user_with("auth-provider: {name: gcp}")),
         (R::AuthProvider, user_with("auth-provider: {name: oidc, config: {idp-issuer-url: 'https://x'}}")),
         (R::FilePath, cluster_with("certificate-authority: /etc/ssl/ca.crt")),
@@ -320,7 +327,8 @@ fn malformed_rules() {
 #[test]
 fn nothing_secret_is_printed() {
     let pair = CA.client();
-    let text = with_certificate(SERVER, &CA, &pair).replace("users:\n- name: me\n  user:\n", &format!("users:\n- name: me\n  user:\n    token: {CANARY}\n"));
+    let text = with_certificate(SERVER, &CA, &pair)
+        .replace("users:\n- name: me\n  user:\n", &format!("users:\n- name: me\n  user:\n    token: {CANARY}\n"));
     let read = parse(text.as_bytes(), &open()).unwrap();
     let printed = format!("{read:?} {:?} {:?}", read.identity(), read.fingerprint());
     assert!(!printed.contains(CANARY));

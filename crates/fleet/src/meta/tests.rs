@@ -125,8 +125,8 @@ fn lists_decode_and_a_cut_one_is_an_error() {
     assert_eq!(list.metas().map(|meta| meta.unwrap().name.into_owned()).collect::<Vec<_>>(), ["web"]);
     assert!(parse_list(&page.as_bytes()[..page.len() - 3]).is_err());
 
-    let last = parse_list(br#"{"items":[],"metadata":{"resourceVersion":"7","continue":""}}"#).unwrap();
-    assert!(last.continue_token.is_none() && last.items.is_empty());
+    let end = parse_list(br#"{"items":[],"metadata":{"resourceVersion":"7","continue":""}}"#).unwrap();
+    assert!(end.continue_token.is_none() && end.items.is_empty());
     assert!(parse_list(br#"{"metadata":{"resourceVersion":"7"}}"#).is_err(), "no items is not an empty list");
     assert!(parse_list(br#"{"kind":"Status","metadata":{},"code":403}"#).is_err());
 }

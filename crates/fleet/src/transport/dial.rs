@@ -15,11 +15,13 @@ use hyper::client::conn::{http1, http2};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tower::Service;
 
@@ -34,8 +36,11 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// As much as all streams of a connection together, so that one watch nobody reads cannot stall the others.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * super::MAX_STREAMS;
 
-/// The sending half of an open connection. Its driver runs as a task of its own, which ends with the socket or with the last
-/// sender and stream.
+/// The tasks that move the bytes of open connections. Each ends with its socket or with its last sender and stream, and all end
+/// with the set; errors reach the requests.
+pub(super) type Drivers = Mutex<JoinSet<()>>;
+
+/// The sending half of an open connection.
 pub(super) enum Sender {
     H2(Http2),
     H1(http1::SendRequest<Full<Bytes>>),
@@ -80,14 +85,14 @@ impl Dialer {
         })
     }
 
-    /// Opens a connection in whichever HTTP version the server prefers, HTTP/2 first.
-    pub(super) async fn dial(&self) -> Result<Sender, TransportError> {
+    /// Opens a connection in whichever HTTP version the server prefers, HTTP/2 first, and leaves its driver in the set.
+    pub(super) async fn dial(&self, drivers: &Drivers) -> Result<Sender, TransportError> {
         // On the heap, because a handshake is large and rare, and every request would carry its place.
-        let open = Box::pin(self.open());
+        let open = Box::pin(self.open(drivers));
         tokio::time::timeout(self.options.connect_timeout, open).await.map_err(|_| TransportError::Timeout)?
     }
 
-    async fn open(&self) -> Result<Sender, TransportError> {
+    async fn open(&self, drivers: &Drivers) -> Result<Sender, TransportError> {
         let tcp = self.http.clone().call(self.address.clone()).await.map_err(|error| TransportError::from_connect(&error))?;
         let tls = self.tls.connect(self.tls_name.clone(), tcp.into_inner()).await;
         let tls = tls.map_err(|error| TransportError::from_connect(&error))?;
@@ -106,7 +111,7 @@ impl Dialer {
                 .await
                 .map_err(broken)?;
             let (tell, cause) = oneshot::channel();
-            tokio::spawn(async move {
+            keep(drivers, async move {
                 if let Err(error) = driver.await {
                     // Nobody may be left to hear it.
                     tell.send(TransportError::from_exchange(&error)).ok();
@@ -115,10 +120,17 @@ impl Dialer {
             Ok(Sender::H2(Http2 { sender, cause: cause.shared() }))
         } else {
             let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(broken)?;
-            tokio::spawn(async move { drop(driver.await) });
+            keep(drivers, driver.map(drop));
             Ok(Sender::H1(sender))
         }
     }
+}
+
+fn keep(drivers: &Drivers, driver: impl Future<Output = ()> + Send + 'static) {
+    let mut drivers = drivers.lock();
+    // Forgets those that have ended.
+    while drivers.try_join_next().is_some() {}
+    drivers.spawn(driver);
 }
 
 fn tls_config(kubeconfig: &Kubeconfig) -> Result<ClientConfig, ConnectError> {

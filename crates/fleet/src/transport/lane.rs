@@ -13,7 +13,7 @@ use hyper::client::conn::{TrySendError, http1};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::dial::{Dialer, Http2, Sender};
+use super::dial::{Dialer, Drivers, Http2, Sender};
 use super::{MAX_STREAMS, TransportError, Unreachable};
 
 type Outgoing = Request<Full<Bytes>>;
@@ -67,6 +67,7 @@ struct Lane {
     // Connections in use stay listed; they are told from free ones by being ready.
     exclusive: Mutex<Vec<http1::SendRequest<Full<Bytes>>>>,
     lacks_h2: AtomicBool,
+    drivers: Drivers,
 }
 
 impl Pool {
@@ -106,6 +107,7 @@ impl Lane {
             shared: tokio::sync::Mutex::new(None),
             exclusive: Mutex::new(Vec::new()),
             lacks_h2: AtomicBool::new(false),
+            drivers: Drivers::default(),
         }
     }
 
@@ -147,7 +149,7 @@ impl Lane {
         }
         if self.lacks_h2.load(Ordering::Relaxed) {
             // The server may have learnt HTTP/2 since; then the lane goes back to one shared connection.
-            let sender = dialer.dial().await?;
+            let sender = dialer.dial(&self.drivers).await?;
             self.lacks_h2.store(matches!(sender, Sender::H1(_)), Ordering::Relaxed);
             return Ok(sender);
         }
@@ -155,7 +157,7 @@ impl Lane {
         if let Some(connection) = shared.as_ref().filter(|connection| !connection.sender.is_closed()) {
             return Ok(Sender::H2(connection.clone()));
         }
-        match dialer.dial().await? {
+        match dialer.dial(&self.drivers).await? {
             Sender::H2(connection) => {
                 *shared = Some(connection.clone());
                 Ok(Sender::H2(connection))

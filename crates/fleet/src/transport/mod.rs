@@ -13,7 +13,7 @@ mod fault;
 mod lane;
 mod observer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::sync::Arc;

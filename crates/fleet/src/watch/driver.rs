@@ -33,6 +33,27 @@ pub trait Consumer<T>: Send {
     fn stepped(&mut self, machine: &Machine, step: &Step<T>);
 }
 
+/// The connection a watch uses, and the ways to disturb it.
+#[derive(Debug)]
+pub struct Link<S> {
+    sources: watch::Receiver<Arc<S>>,
+    nudges: watch::Receiver<()>,
+}
+
+impl<S> Link<S> {
+    /// A watch over the source in `sources`. When that is replaced the watch goes on over the new one from where it stands; a value
+    /// sent to `nudges` ends a sleep and disturbs nothing else.
+    pub fn new(sources: watch::Receiver<Arc<S>>, nudges: watch::Receiver<()>) -> Self {
+        Self { sources, nudges }
+    }
+
+    /// The source for a request that starts now. What was signalled before is settled by it.
+    fn source(&mut self) -> Arc<S> {
+        self.nudges.mark_unchanged();
+        Arc::clone(&self.sources.borrow_and_update())
+    }
+}
+
 /// What came in, owned.
 enum Arrived {
     Opened,
@@ -46,9 +67,7 @@ enum Arrived {
 }
 
 /// Runs one watch until the consumer wants no more. To be dropped to cancel: every await may be the last one.
-///
-/// `sources` holds the connection in use. When it is replaced the watch goes on over the new one from where it stands.
-pub async fn run<S, D, C>(key: &WatchKey, mut sources: watch::Receiver<Arc<S>>, decode: &D, mut machine: Machine, mut consumer: C)
+pub async fn run<S, D, C>(key: &WatchKey, mut link: Link<S>, decode: &D, mut machine: Machine, mut consumer: C)
 where
     S: Source,
     D: Decode,
@@ -63,10 +82,10 @@ where
                 return;
             }
         }
-        let arrived = perform(key, &mut sources, &mut lines, step.next).await;
+        let arrived = perform(key, &mut link, &mut lines, step.next).await;
         let input = match &arrived {
             Arrived::Opened => Input::Opened,
-            Arrived::Line(line) => Input::Line(line),
+            Arrived::Line(text) => Input::Line(text),
             Arrived::Ended => Input::Ended,
             Arrived::Silent => Input::Silent,
             Arrived::Page(page) => Input::Page(page),
@@ -78,17 +97,17 @@ where
     }
 }
 
-async fn perform<S: Source>(key: &WatchKey, sources: &mut watch::Receiver<Arc<S>>, lines: &mut Option<S::Lines>, next: Next) -> Arrived {
+async fn perform<S: Source>(key: &WatchKey, link: &mut Link<S>, lines: &mut Option<S::Lines>, next: Next) -> Arrived {
     match next {
         Next::Read { silence } => {
             let Some(open) = lines else { return Arrived::Ended };
             tokio::select! {
                 biased;
                 // Cancel-safe: only marks the value as seen.
-                () = replaced(sources) => Arrived::Moved,
+                () = changed(&mut link.sources) => Arrived::Moved,
                 // Cancel-safe: a line not taken stays in the stream.
-                line = timeout(silence, open.next()) => match line {
-                    Ok(Some(Ok(line))) => Arrived::Line(line),
+                next = timeout(silence, open.next()) => match next {
+                    Ok(Some(Ok(text))) => Arrived::Line(text),
                     Ok(Some(Err(error))) => Arrived::Failed(error),
                     Ok(None) => Arrived::Ended,
                     Err(_) => Arrived::Silent,
@@ -97,7 +116,7 @@ async fn perform<S: Source>(key: &WatchKey, sources: &mut watch::Receiver<Arc<S>
         }
         Next::Open(open) => {
             *lines = None;
-            let source = Arc::clone(&sources.borrow_and_update());
+            let source = link.source();
             match timeout(OPEN_DEADLINE, source.watch(key, &open)).await {
                 Ok(Ok(opened)) => {
                     *lines = Some(opened);
@@ -109,7 +128,7 @@ async fn perform<S: Source>(key: &WatchKey, sources: &mut watch::Receiver<Arc<S>
         }
         Next::List(page) => {
             *lines = None;
-            let source = Arc::clone(&sources.borrow_and_update());
+            let source = link.source();
             match timeout(PAGE_DEADLINE, source.list(key, &page)).await {
                 Ok(Ok(page)) => Arrived::Page(page),
                 Ok(Err(error)) => Arrived::Failed(error),
@@ -121,7 +140,9 @@ async fn perform<S: Source>(key: &WatchKey, sources: &mut watch::Receiver<Arc<S>
             tokio::select! {
                 biased;
                 // A new connection may have cured what we sleep over. Cancel-safe: only marks the value as seen.
-                () = replaced(sources) => Arrived::Moved,
+                () = changed(&mut link.sources) => Arrived::Moved,
+                // Cancel-safe: only marks the value as seen.
+                () = changed(&mut link.nudges) => Arrived::Woke,
                 // Cancel-safe: the delay starts anew with the next step.
                 () = tokio::time::sleep(delay) => Arrived::Woke,
             }
@@ -129,9 +150,9 @@ async fn perform<S: Source>(key: &WatchKey, sources: &mut watch::Receiver<Arc<S>
     }
 }
 
-/// Completes when the connection was replaced; never once nobody is left who could replace it.
-async fn replaced<S>(sources: &mut watch::Receiver<S>) {
-    if sources.changed().await.is_err() {
+/// Completes when another value was sent; never once nobody is left who could send one.
+async fn changed<T>(signal: &mut watch::Receiver<T>) {
+    if signal.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     decode::Decode,
-    driver::{self, Consumer},
+    driver::{self, Consumer, Link},
     machine::{Listing, Machine},
     source::Source,
     stats::WatchStats,
@@ -46,6 +46,7 @@ pub struct Watches<S: Source, D: Decode> {
 
 struct Shared<S: Source, D: Decode> {
     sources: watch::Sender<Arc<S>>,
+    nudges: watch::Sender<()>,
     decode: D,
     deliveries: mpsc::Sender<Delivery<D::Item>>,
     supervisor: Supervisor,
@@ -104,6 +105,7 @@ impl<S: Source, D: Decode> Watches<S, D> {
     ) -> Self {
         let shared = Shared {
             sources: watch::Sender::new(source),
+            nudges: watch::Sender::new(()),
             decode,
             deliveries,
             supervisor,
@@ -144,6 +146,11 @@ impl<S: Source, D: Decode> Watches<S, D> {
         self.shared.sources.send_replace(source);
     }
 
+    /// Lets watches that wait after a failure try again now, for example with a new token. Those that are well are not disturbed.
+    pub fn retry_now(&self) {
+        self.shared.nudges.send_replace(());
+    }
+
     /// How many watches run.
     pub fn running(&self) -> usize {
         self.shared.table.lock().len()
@@ -169,7 +176,8 @@ impl<S: Source, D: Decode> Watches<S, D> {
                 let listing = if shared.paged_only.load(Ordering::Relaxed) { Listing::Paged } else { Listing::Streaming };
                 let machine = Machine::new(listing, rand::random());
                 let consumer = Outlet::new(Arc::clone(&shared), Arc::clone(&key), run, health);
-                driver::run(&key, shared.sources.subscribe(), &shared.decode, machine, consumer).await;
+                let link = Link::new(shared.sources.subscribe(), shared.nudges.subscribe());
+                driver::run(&key, link, &shared.decode, machine, consumer).await;
                 Ok::<_, Infallible>(())
             }
         });

@@ -49,6 +49,11 @@ impl WatchKey {
         &self.endpoint
     }
 
+    /// The label selector; empty selects all.
+    pub fn labels(&self) -> &str {
+        &self.labels
+    }
+
     /// What the server sends of each object.
     pub fn shape(&self) -> Shape {
         self.shape

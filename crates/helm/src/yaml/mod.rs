@@ -34,7 +34,7 @@ pub enum YamlError {
         /// Line within the document, from 1.
         line: usize,
     },
-    /// A character go-yaml does not accept or treats as a line break of its own kind.
+    /// A control character; go-yaml refuses all but tab and line breaks.
     #[error("a character that YAML 1.1 does not allow")]
     Character,
     /// Nested deeper than the limits allow, or an alias that contains itself.

@@ -82,7 +82,9 @@ mod tests {
 
     #[test]
     fn float_keys_are_single_precision() {
-        for (float, text) in [(1.5, "1.5"), (1e6, "1e+06"), (1e5, "100000"), (1e-5, "1e-05"), (0.0001, "0.0001"), (1e39, ".inf"), (0.1, "0.1")] {
+        for (float, text) in
+            [(1.5, "1.5"), (1e6, "1e+06"), (1e5, "100000"), (1e-5, "1e-05"), (0.0001, "0.0001"), (1e39, ".inf"), (0.1, "0.1")]
+        {
             assert_eq!(key(float), text);
         }
     }

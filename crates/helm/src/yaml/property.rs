@@ -121,7 +121,8 @@ fn uri(cursor: &mut Cursor<'_>, start: &str) -> Result<String, YamlError> {
             return String::from_utf8(bytes).map_err(|_| syntax(cursor));
         }
         cursor.skip();
-        let octet = cursor.peek().to_digit(16).zip(cursor.peek_at(1).to_digit(16)).and_then(|(high, low)| u8::try_from(high << 4 | low).ok());
+        let octet =
+            cursor.peek().to_digit(16).zip(cursor.peek_at(1).to_digit(16)).and_then(|(high, low)| u8::try_from(high << 4 | low).ok());
         bytes.push(octet.ok_or_else(|| syntax(cursor))?);
         cursor.skip_many(2);
     }

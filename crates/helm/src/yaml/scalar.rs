@@ -85,7 +85,7 @@ fn untagged(text: &str) -> Scalar<'_> {
         Some(b'+' | b'-' | b'0'..=b'9') => signed_or_digits(&text.replace('_', "")),
         _ => None,
     };
-    number.unwrap_or(Scalar::Text(text.into()))
+    number.unwrap_or_else(|| Scalar::Text(text.into()))
 }
 
 fn signed_or_digits<'a>(text: &str) -> Option<Scalar<'a>> {

@@ -204,10 +204,6 @@ impl<'a> Scanner<'a> {
     /// could stand.
     fn skip_to_token(&mut self) {
         loop {
-            if self.cursor.column == 0 && self.cursor.peek() == '\u{feff}' {
-                self.cursor.skip();
-                self.cursor.column = 0;
-            }
             let tabs = self.in_flow() || !self.key_allowed;
             self.cursor.take_while(|c| c == ' ' || (tabs && c == '\t'));
             if self.cursor.peek() == '#' {

@@ -90,6 +90,11 @@ impl Queue {
         }
     }
 
+    /// Whether the object is being judged now.
+    pub fn is_in_flight(&self, id: StateId) -> bool {
+        self.in_flight.contains(&id)
+    }
+
     /// Forgets an object that is no longer guarded.
     pub fn forget(&mut self, id: StateId) {
         if let Some(entry) = self.entries.remove(&id) {
@@ -106,11 +111,6 @@ impl Queue {
     /// Objects waiting, due or not.
     pub fn len(&self) -> usize {
         self.entries.len() + self.again.len()
-    }
-
-    /// Whether nothing waits.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Objects being judged now.
@@ -153,7 +153,7 @@ mod tests {
         queue.done(id("a"));
         assert!(queue.pop(now).unwrap().only_if_news);
         queue.done(id("a"));
-        assert!(queue.is_empty() && queue.in_flight() == 0);
+        assert_eq!((queue.len(), queue.in_flight()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,7 +60,7 @@ impl Sight {
         }
         Self {
             uid: short(Digest::of_bytes(meta.uid.as_bytes())),
-            version: version(&meta.resource_version),
+            version: version_of(meta),
             generation: meta.generation.unwrap_or_default(),
             metadata: meta_digest(meta),
             ours: short(ours.finish()),
@@ -71,7 +71,12 @@ impl Sight {
 
     /// Whether `meta` is this very version of this very object.
     pub fn is_version(&self, meta: &Meta<'_>) -> bool {
-        self.version == version(&meta.resource_version) && self.uid == short(Digest::of_bytes(meta.uid.as_bytes()))
+        self.version == version_of(meta) && self.uid == short(Digest::of_bytes(meta.uid.as_bytes()))
+    }
+
+    /// The resource version, as a number or its digest: only equality counts.
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
     /// Whether the object was deleted and created again since.
@@ -128,8 +133,8 @@ fn short(digest: Digest) -> u64 {
 }
 
 /// Versions are opaque by contract and numbers in practice; either way only equality counts.
-fn version(text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| short(Digest::of_bytes(text.as_bytes())))
+pub fn version_of(meta: &Meta<'_>) -> u64 {
+    meta.resource_version.parse().unwrap_or_else(|_| short(Digest::of_bytes(meta.resource_version.as_bytes())))
 }
 
 #[cfg(test)]

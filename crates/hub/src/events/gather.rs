@@ -18,6 +18,8 @@ const REFRESH: Duration = Duration::from_secs(60);
 const BURST: u32 = 5;
 /// … and how often it may get one more.
 const REFILL: Duration = Duration::from_secs(20);
+/// How long an Event waits for the object it is about.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Series remembered at a time. At half a kilobyte each, two megabytes.
 const MAX_SERIES: usize = 4096;
 
@@ -35,6 +37,7 @@ struct Series {
     first: Timestamp,
     last: Timestamp,
     count: u32,
+    first_seen: Instant,
     last_seen: Instant,
     /// What the server has; nothing before the first write.
     stored: Option<Stored>,
@@ -90,7 +93,7 @@ impl Gather {
         }
         self.new.push_back(key.clone());
         let series =
-            Series { note: happening.note, first: wall, last: wall, count: 1, last_seen: now, stored: None, refresh_at: now, queued: true };
+            Series { note: happening.note, first: wall, last: wall, count: 1, first_seen: now, last_seen: now, stored: None, refresh_at: now, queued: true };
         self.series.insert(key, series);
         true
     }
@@ -109,9 +112,12 @@ impl Gather {
         granted
     }
 
-    /// The next Event that should be written: new ones first, then counts that moved.
-    pub fn next(&mut self, now: Instant) -> Option<Draft> {
-        if let Some(key) = self.new.pop_front() {
+    /// The next Event that should be written: new ones first, then counts that moved. A new one about an object that does not `exist`
+    /// yet waits a few seconds for it.
+    pub fn next(&mut self, exists: impl Fn(&Regarding) -> bool, now: Instant) -> Option<Draft> {
+        let waited = |key| self.series.get(key).is_none_or(|series| now.duration_since(series.first_seen) >= PATIENCE);
+        let ready = self.new.iter().position(|key| waited(key) || exists(&key.regarding));
+        if let Some(key) = ready.and_then(|index| self.new.remove(index)) {
             return self.draft(&key);
         }
         let moved = |series: &Series| !series.queued && series.refresh_at <= now && series.stored.as_ref().is_some_and(|stored| stored.count < series.count);

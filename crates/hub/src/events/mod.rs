@@ -12,6 +12,7 @@ mod writer;
 
 use std::sync::Arc;
 
+use holdfast_fleet::clock::Clock;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -112,9 +113,15 @@ pub struct Events {
 
 impl Events {
     /// A handle and the writer behind it. `instance` is the hub's `--id`.
-    pub fn new(client: kube::Client, reports: Reports, instance: &str, metrics: Arc<Metrics>) -> (Self, EventWriter) {
+    pub fn new(
+        client: kube::Client,
+        reports: Reports,
+        instance: &str,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+    ) -> (Self, EventWriter) {
         let (queue, happenings) = mpsc::channel(QUEUE);
-        let writer = EventWriter::new(client, reports, instance, Arc::clone(&metrics), happenings);
+        let writer = EventWriter::new(client, reports, instance, Arc::clone(&metrics), clock, happenings);
         (Self { queue, metrics }, writer)
     }
 

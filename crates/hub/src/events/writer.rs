@@ -49,6 +49,7 @@ pub struct EventWriter {
     reports: Reports,
     instance: String,
     metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
     happenings: tokio::sync::Mutex<mpsc::Receiver<Happening>>,
     gather: Mutex<Gather>,
 }
@@ -60,19 +61,27 @@ impl fmt::Debug for EventWriter {
 }
 
 impl EventWriter {
-    pub(super) fn new(client: Client, reports: Reports, instance: &str, metrics: Arc<Metrics>, happenings: mpsc::Receiver<Happening>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        reports: Reports,
+        instance: &str,
+        metrics: Arc<Metrics>,
+        clock: Arc<dyn Clock>,
+        happenings: mpsc::Receiver<Happening>,
+    ) -> Self {
         Self {
             client,
             reports,
             instance: instance.chars().filter(char::is_ascii).take(MAX_INSTANCE).collect(),
             metrics,
+            clock,
             happenings: tokio::sync::Mutex::new(happenings),
             gather: Mutex::default(),
         }
     }
 
     /// Writes until `token` is cancelled or every handle is gone. One run at a time: a second one waits for the first.
-    pub async fn run(&self, clock: &dyn Clock, token: CancellationToken) {
+    pub async fn run(&self, token: CancellationToken) {
         let mut happenings = self.happenings.lock().await;
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -82,14 +91,14 @@ impl EventWriter {
                 biased;
                 () = token.cancelled() => return,
                 happening = happenings.recv() => match happening {
-                    Some(happening) => self.note(happening, clock.now()),
+                    Some(happening) => self.note(happening, self.clock.now()),
                     None => return,
                 },
                 _ = tick.tick() => self.gather.lock().expire(Instant::now()),
             }
             // Whatever else waits belongs to the same batch.
             while let Ok(happening) = happenings.try_recv() {
-                self.note(happening, clock.now());
+                self.note(happening, self.clock.now());
             }
             if token.run_until_cancelled(self.write_all()).await.is_none() {
                 return;
@@ -105,7 +114,7 @@ impl EventWriter {
 
     async fn write_all(&self) {
         loop {
-            let next = self.gather.lock().next(Instant::now());
+            let next = self.gather.lock().next(|regarding| self.exists(regarding), Instant::now());
             let Some(draft) = next else { return };
             match self.write(&draft).await {
                 Ok(name) => self.gather.lock().stored(&draft.key, name, draft.count, Instant::now()),
@@ -155,6 +164,14 @@ impl EventWriter {
             // Made by an attempt whose answer was lost.
             Ok(_) | Err(Failure::AlreadyExists) => Ok(name),
             Err(failure) => Err(failure),
+        }
+    }
+
+    /// A report is written at the same time as the first Event about it, and only its UID ties the two together.
+    fn exists(&self, regarding: &Regarding) -> bool {
+        match regarding {
+            Regarding::Report(key) => self.reports.uid(key).is_some(),
+            Regarding::Owner { .. } => true,
         }
     }
 

@@ -79,12 +79,6 @@ pub struct ContestRule {
     pub window: Duration,
 }
 
-impl Default for ContestRule {
-    fn default() -> Self {
-        Self { rounds: 3, window: Duration::from_secs(30 * 60) }
-    }
-}
-
 /// What to do about drift of one release: what the winning policy says, ready for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
@@ -103,7 +97,7 @@ pub struct Guard {
     /// Keep detecting, stop correcting.
     pub suspend: bool,
     /// When a path counts as fought over.
-    pub contest: ContestRule,
+    pub contest: Option<ContestRule>,
 }
 
 impl Guard {
@@ -117,7 +111,7 @@ impl Guard {
             trust: false,
             on_failed: OnFailedRelease::Report,
             suspend: false,
-            contest: ContestRule::default(),
+            contest: None,
         }
     }
 }
@@ -209,11 +203,11 @@ impl ReleaseMatcher {
     }
 }
 
-fn contest(contest: Option<Contest>) -> Result<ContestRule, PolicyError> {
-    let Some(Contest { rounds, window: Span(window) }) = contest else { return Ok(ContestRule::default()) };
+fn contest(contest: Option<Contest>) -> Result<Option<ContestRule>, PolicyError> {
+    let Some(Contest { rounds, window: Span(window) }) = contest else { return Ok(None) };
     let day = Duration::from_secs(86_400);
     if (2..=20).contains(&rounds) && (Duration::from_secs(1)..=day).contains(&window) {
-        Ok(ContestRule { rounds, window })
+        Ok(Some(ContestRule { rounds, window }))
     } else {
         Err(at("spec.contest", Problem::Contest))
     }

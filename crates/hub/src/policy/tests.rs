@@ -109,7 +109,7 @@ fn a_default_that_is_spelled_out_is_no_unsupported_field() {
     let policies = set(&[("fleet", "p", json!({"clusterSelector": {}, "contest": value["contest"]}))], DefaultMode::Off);
     assert!(Policy::compile(PolicyName::new("fleet", "p"), &with(value)).is_ok());
     let guard = policies.decide(&cluster("fleet", &[]), "shop", "web").unwrap();
-    assert_eq!(guard.contest, ContestRule { rounds: 5, window: Duration::from_secs(3600) });
+    assert_eq!(guard.contest, Some(ContestRule { rounds: 5, window: Duration::from_secs(3600) }));
     assert_eq!((guard.mode, guard.interval), (Mode::Warn, Duration::from_secs(600)));
 }
 

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "the peers of the connections under test end with their test")]
+
 pub(crate) mod server;
 
 use std::sync::LazyLock;
@@ -220,12 +222,13 @@ async fn a_silent_connection_is_given_up_by_pings() {
 
 #[tokio::test]
 async fn tls_faults_are_told_apart() {
+    type Text<'a> = Box<dyn Fn(&str) -> String + 'a>;
     let both = &["h2", "http/1.1"][..];
     let stranger = Authority::new();
     let plain = |pair| Setup { pair, alpn: both, client_authority: None };
     let demanding = || Setup { pair: CA.server(&["127.0.0.1"]), alpn: both, client_authority: Some(&CA) };
     let token = |url: &str| with_token(url, &CA, "t");
-    let cases: Vec<(Setup<'_>, Box<dyn Fn(&str) -> String>, TlsFault)> = vec![
+    let cases: Vec<(Setup<'_>, Text<'_>, TlsFault)> = vec![
         (plain(CA.expired_server(&["127.0.0.1"])), Box::new(token), TlsFault::ServerCertificateExpired),
         (plain(CA.server(&["other.example.com"])), Box::new(token), TlsFault::WrongName),
         (plain(stranger.server(&["127.0.0.1"])), Box::new(token), TlsFault::UnknownAuthority),
@@ -336,12 +339,8 @@ async fn every_request_is_counted_once() {
     let given_up = timeout(Duration::from_millis(50), connection.send(Verb::List, false, request("/hang"))).await;
     assert!(given_up.is_err());
     watch(&connection).await;
-    let expected = [
-        (Verb::Patch, true, Some(200)),
-        (Verb::Get, false, Some(302)),
-        (Verb::List, false, None),
-        (Verb::Watch, false, Some(200)),
-    ];
+    let expected =
+        [(Verb::Patch, true, Some(200)), (Verb::Get, false, Some(302)), (Verb::List, false, None), (Verb::Watch, false, Some(200))];
     assert_eq!(*recorder.0.lock(), expected);
 }
 

@@ -190,9 +190,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
         }
         "/half" => Response::builder().body(full(r#"{"type":"BOOKMARK"}"#.to_owned() + "\n{\"type\":")),
         "/watch" => Response::builder().body(follow(shared.lines.subscribe())),
-        "/tagged" if head.headers.get("if-none-match").is_some_and(|tag| tag == "\"v1\"") => {
-            Response::builder().status(304).body(full(""))
-        }
+        "/tagged" if head.headers.get("if-none-match").is_some_and(|tag| tag == "\"v1\"") => Response::builder().status(304).body(full("")),
         "/tagged" => Response::builder().header("etag", "\"v1\"").body(full("{}")),
         _ => Response::builder().header("content-type", "application/json").body(full("{}")),
     };

@@ -136,7 +136,7 @@ fn a_streaming_list_that_never_ends_is_replaced_by_pages() {
         let (mut bench, _) = Bench::new(Listing::Streaming);
         bench.put(Input::Opened);
         let step = bench.line(&event("ADDED", "a", 3));
-        assert_eq!(step.next, Next::Read { silence: Duration::from_secs(60) });
+        assert_eq!(step.next, Next::Read { silence: Duration::from_mins(1) });
         let step = bench.put(input);
         assert_eq!(step.updates, broken(Reason::Unfinished), "no ListComplete");
         assert!(is_list(&bench.wake(&step), None));
@@ -192,7 +192,9 @@ fn a_cut_list_is_never_complete() {
 #[test]
 fn unreadable_or_circular_pages_start_the_list_over() {
     let cut = page(20, "t1", &["a", "b"]);
-    for second in [&cut[..cut.len() - 5], &page(20, "t1", &["b"]), r#"{"kind":"Status"}"#, r#"{"metadata":{},"items":[{"metadata":{}}]}"#] {
+    for second in
+        [cut.get(..cut.len() - 5).unwrap(), &page(20, "t1", &["b"]), r#"{"kind":"Status"}"#, r#"{"metadata":{},"items":[{"metadata":{}}]}"#]
+    {
         let (mut bench, _) = Bench::new(Listing::Paged);
         bench.put(Input::Page(page(20, "t1", &["a"]).as_bytes()));
         let step = bench.put(Input::Page(second.as_bytes()));
@@ -263,7 +265,7 @@ fn a_kind_that_is_no_longer_served_is_listed_anew_when_it_returns() {
 fn a_cut_line_resumes_once_and_then_lists() {
     let mut bench = Bench::following();
     let full = event("ADDED", "a", 12);
-    let step = bench.line(&full[..full.len() - 9]);
+    let step = bench.line(full.get(..full.len() - 9).unwrap());
     assert_eq!((&step.updates, step.restart), (&broken(Reason::Garbled), Some(Reason::Garbled)));
     assert_eq!(followed(&bench.wake(&step)), Some("10"), "the cut event comes again");
     bench.put(Input::Opened);
@@ -292,7 +294,7 @@ fn hints_of_the_server_are_followed_within_bounds() {
     let step = bench.put(Input::Failed(SourceError::Throttled { retry_after: Some(Duration::from_secs(3)) }));
     assert!(delay(&step) > Duration::from_secs(3) && delay(&step) < Duration::from_secs(4));
     let step = bench.put(Input::Failed(SourceError::Throttled { retry_after: Some(Duration::from_secs(1 << 40)) }));
-    assert!(delay(&step) <= Duration::from_secs(120));
+    assert!(delay(&step) <= Duration::from_mins(2));
     let mut bench = Bench::following();
     let step = bench.line(r#"{"type":"ERROR","object":{"code":429,"details":{"retryAfterSeconds":2}}}"#);
     assert!(delay(&step) > Duration::from_secs(2) && delay(&step) < Duration::from_secs(3));
@@ -309,7 +311,7 @@ fn streams_that_end_at_once_are_not_reopened_in_a_tight_loop() {
         assert_eq!(followed(&step), Some("10"));
         bench.put(Input::Opened);
     }
-    assert!(bench.now - started > Duration::from_secs(240), "{:?}", bench.now - started);
+    assert!(bench.now - started > Duration::from_mins(4), "{:?}", bench.now - started);
     // Two calm minutes forget the past.
     bench.pass(130);
     let step = bench.put(Input::Failed(SourceError::Unreachable));

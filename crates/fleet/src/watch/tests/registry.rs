@@ -32,7 +32,7 @@ impl Fleet {
     }
 
     async fn next(&mut self) -> Delivery<String> {
-        timeout(Duration::from_secs(3600), self.deliveries.recv()).await.unwrap().unwrap()
+        timeout(Duration::from_hours(1), self.deliveries.recv()).await.unwrap().unwrap()
     }
 
     async fn until_live(&mut self) -> Delivery<String> {
@@ -150,6 +150,21 @@ async fn a_replaced_source_moves_every_watch() {
     let _third = fleet.watches.acquire(key("apps", "v1", "statefulsets"));
     settle().await;
     assert_eq!((old.calls().len(), new.calls().len()), (2, 3), "new watches use the new source");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nudge_ends_the_sleep_of_broken_watches_and_leaves_live_ones_alone() {
+    let script = Script::new(|n, _| if n == 1 { Answer::Refuse(SourceError::Unauthorized) } else { open([end_mark(10)]) });
+    let mut fleet = Fleet::new(&script);
+    let _live = fleet.watches.acquire(deployments());
+    fleet.until_live().await;
+    let _broken = fleet.watches.acquire(key("", "v1", "services"));
+    while fleet.next().await.update != (Update::Broken { reason: Reason::Unauthorized }) {}
+    let refused = tokio::time::Instant::now();
+    fleet.watches.retry_now();
+    fleet.until_live().await;
+    assert!(refused.elapsed() < Duration::from_millis(100), "the shortest back-off");
+    assert_eq!(script.calls().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,158 @@
+//! Somebody changed declared fields: found, attributed, put back with the smallest write.
+
+use holdfast_api::report::Reason;
+use holdfast_engine::{
+    case::{Permit, Scaler},
+    manager::Operation::{Apply, Update},
+};
+use serde_json::json;
+
+use crate::world::*;
+
+#[test]
+fn in_sync_costs_one_read() {
+    assert_eq!(deployed(&deployment(), Update).play(), "read\nInSync None AsDeclared: as declared");
+}
+
+#[test]
+fn a_scalar_of_a_client_side_release() {
+    let mut world = deployed(&deployment(), Update);
+    world.edit_through("kubectl", "scale", |live| live["spec"]["replicas"] = json!(5));
+    println!("{}", world.play());
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn a_scalar_of_a_server_side_release() {
+    let mut world = deployed(&deployment(), Apply);
+    world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil:1"));
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn a_deleted_map_key_and_a_replaced_list() {
+    let mut world = deployed(&config_map(), Update);
+    world.edit("kubectl-edit", |live| {
+        live["data"].as_object_mut().unwrap().remove("x/y~z");
+    });
+    assert_eq!(world.play(), text(r#""#));
+
+    let mut world = deployed(&deployment(), Update);
+    world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["a", "--evil"]));
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn a_missing_list_item_goes_where_it_was() {
+    let mut world = deployed(&deployment(), Update);
+    world.edit("kubectl-edit", |live| {
+        live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().remove(0);
+    });
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn env_is_put_back_in_order() {
+    let mut world = deployed(&deployment(), Update);
+    world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{"name": "B", "value": "$(A)2"}, {"name": "X"}, {"name": "A", "value": "1"}]));
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn a_doubled_list_item_is_made_one_again() {
+    let mut world = deployed(&deployment(), Update);
+    world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().push(json!({"name": "A", "value": "2"})));
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn lost_labels_and_ownership_annotations() {
+    let mut world = deployed(&config_map(), Update);
+    world.edit("kubectl-label", |live| {
+        live["metadata"].as_object_mut().unwrap().remove("labels");
+    });
+    assert_eq!(world.play(), text(r#""#));
+
+    let mut world = deployed(&config_map(), Update);
+    world.edit("kubectl-annotate", |live| {
+        live["metadata"].as_object_mut().unwrap().remove("annotations");
+    });
+    assert_eq!(world.play(), text(r#""#));
+    // Without having been seen with them, nothing says that the object is the release's.
+    world.seen = false;
+    assert_eq!(world.play(), text(r#""#));
+    world.seen = true;
+    world.writer = None;
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn who_changes_the_ownership_annotations_does_not_become_the_release() {
+    let mut world = deployed(&config_map(), Update);
+    world.writer = None;
+    world.edit("kubectl-annotate", |live| live["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other"));
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn secret_values_are_never_shown() {
+    let mut world = deployed(&secret(), Update);
+    world.edit("x", |live| live["data"]["p"] = json!("aHVudGVyMw=="));
+    let (judgement, written) = world.judged();
+    let shown = format!("{judgement:?} {}", serde_json::to_string(&judgement.paths).unwrap());
+    for value in ["hunter2", "aHVudGVyMg==", "aHVudGVyMw=="] {
+        assert!(!shown.contains(value), "{shown}");
+    }
+    assert_eq!(judgement.paths.len(), 1, "the other key is not listed");
+    assert_eq!((judgement.paths[0].path.as_str(), &judgement.paths[0].desired, &judgement.paths[0].live), ("/data/p", &None, &None));
+    assert_eq!(written.unwrap()["data"]["p"], "aHVudGVyMg==");
+}
+
+#[test]
+fn warn_reads_and_asks_but_never_proves_or_writes() {
+    let mut world = deployed(&deployment(), Apply);
+    world.permit = Permit::Report(None);
+    world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
+    assert_eq!(world.play(), text(r#""#));
+    world.permit = Permit::Report(Some(Reason::Suspended));
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn replicas_belong_to_the_autoscaler_within_its_bounds() {
+    let mut world = deployed(&deployment(), Update);
+    world.scaler = Some(Scaler { by: "HorizontalPodAutoscaler web".into(), min: 2, max: 6 });
+    world.edit_through("kube-controller-manager", "scale", |live| live["spec"]["replicas"] = json!(5));
+    assert_eq!(world.play(), text(r#""#));
+
+    world.live()["spec"]["replicas"] = json!(9);
+    assert_eq!(world.play(), text(r#""#));
+
+    world.live()["spec"]["replicas"] = json!(0);
+    let (judgement, written) = world.judged();
+    assert_eq!((judgement.paths[0].accepted.clone(), written.unwrap()["spec"]["replicas"].clone()), (Some(json!(2)), json!(2)));
+
+    // The same edit without this autoscaler, as where it rules another object.
+    world.live()["spec"]["replicas"] = json!(5);
+    world.scaler = None;
+    assert_eq!(world.judged().1.unwrap()["spec"]["replicas"], json!(2));
+}
+
+#[test]
+fn a_server_side_release_beyond_its_bounds_is_patched_not_applied() {
+    let mut world = deployed(&deployment(), Apply);
+    world.scaler = Some(Scaler { by: "HorizontalPodAutoscaler web".into(), min: 3, max: 6 });
+    world.edit_through("kubectl", "scale", |live| live["spec"]["replicas"] = json!(9));
+    assert_eq!(world.play(), text(r#""#));
+}
+
+#[test]
+fn an_ignored_path_stays_while_its_sibling_is_healed() {
+    let mut world = deployed(&deployment(), Apply);
+    world.ignored = vec![holdfast_engine::path::Pattern::parse("/spec/replicas").unwrap()];
+    world.edit("kubectl-edit", |live| {
+        live["spec"]["replicas"] = json!(5);
+        live["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil:1");
+    });
+    assert_eq!(world.play(), text(r#""#));
+}

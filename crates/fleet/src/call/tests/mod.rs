@@ -1,0 +1,3 @@
+mod classify;
+mod client;
+mod request;

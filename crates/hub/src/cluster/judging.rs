@@ -1,0 +1,285 @@
+//! The actor's part about objects: what a judgement needs, and what follows from it.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_api::{
+    policy::{Mode, OnFailedRelease},
+    report::{Action, CorrectionRecord, Outcome, Reason, Verdict},
+};
+use holdfast_engine::{
+    case::Permit,
+    contest::Alternation,
+    decide::{Judgement, self_conflict},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    actor::Actor,
+    book::Phase,
+    guarded::Guarded,
+    inquiry::{Context, Examined, Written},
+    queue::Due,
+    records::{FenceQuestion, ReleaseName},
+    source::{Guardianship, is_drift, object_ref},
+    state::{ObjectState, StateId},
+};
+use crate::{
+    events::{EventReason, Happening, Regarding},
+    fleet_view::Gate,
+    policy::{Ignore, Texts},
+};
+
+/// First wait before a refused or deferred write is tried again; doubles up to [`LAST_RETRY`].
+const FIRST_RETRY: Duration = Duration::from_secs(30);
+/// Longest wait.
+const LAST_RETRY: Duration = Duration::from_secs(3600);
+
+impl Actor {
+    /// What a judgement needs; `None` where none is due now.
+    pub(super) fn prepare(&mut self, due: Due) -> Option<(ReleaseName, Arc<Guarded>, ObjectState, Context)> {
+        let echo = self.echoes.remove(&due.id);
+        let slot = self.objects.get(&due.id)?;
+        let (release, guarded) = slot.claimants.first().cloned()?;
+        let known = self.releases.get(&release)?;
+        let Some(revision) = known.judgeable() else {
+            self.skipped.insert(due.id);
+            return None;
+        };
+        let loaded = known.loaded.as_ref().filter(|loaded| loaded.revision.is_record(revision));
+        let Some(loaded) = loaded else {
+            self.skipped.insert(due.id);
+            return None;
+        };
+        if !self.claims.others(due.id, &release).is_empty() {
+            self.judge_conflict(due.id);
+            return None;
+        }
+        let state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(Arc::clone(&guarded.key), guarded.hash));
+        if due.only_if_news && state.sight.is_some_and(|sight| Some(sight.version()) == echo) {
+            return None;
+        }
+        let context = Context {
+            permit: self.permit(known),
+            ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
+            ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
+            writer: known.writer.clone(),
+            prefer: Some(loaded.prefer),
+            deployed_at: loaded.revision.deployed_at,
+            scaler: self.scalers.of(&guarded.key).cloned(),
+            trusted: known.guard.trust,
+            also_declared_by: None,
+            fence: Some(FenceQuestion { namespace: release.namespace.clone(), name: release.name.clone(), judged: loaded.revision.judged.clone() }),
+        };
+        Some((release, guarded, state, context))
+    }
+
+    /// Whether drift of a release may be written now.
+    fn permit(&self, known: &Guardianship) -> Permit {
+        if known.guard.mode != Mode::Correct {
+            return Permit::Report(None);
+        }
+        if known.guard.suspend || self.entry.gate != Gate::Open {
+            return Permit::Report(Some(Reason::Suspended));
+        }
+        if !self.scalers.complete {
+            return Permit::Report(Some(Reason::Forbidden));
+        }
+        match &known.phase {
+            Phase::Desired(_) => Permit::Write,
+            Phase::Failed { .. } if known.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
+            _ => Permit::Report(None),
+        }
+    }
+
+    /// Two releases declare the object: both say so, and nobody asks or writes anything.
+    fn judge_conflict(&mut self, id: StateId) {
+        let Some(slot) = self.objects.get(&id) else { return };
+        for (release, guarded) in slot.claimants.clone() {
+            let others = self.claims.others(id, &release).into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let judgement = self_conflict(&format!("release {others}"));
+            self.take_in(id, &release, &guarded, "", &judgement, Instant::now());
+        }
+    }
+
+    pub(super) fn examined(&mut self, due: Due, release: &ReleaseName, examined: Examined) {
+        self.queue.done(due.id);
+        let guarded = self.objects.get(&due.id).and_then(|slot| slot.claimants.iter().find(|(claimant, _)| claimant == release)).map(|(_, guarded)| Arc::clone(guarded));
+        let Some(guarded) = guarded else { return };
+        if let Some(error) = &examined.unreachable {
+            self.unreached(error.category());
+            self.queue.push(due.id, Instant::now() + FIRST_RETRY / 10, due.noticed);
+            if examined.write.is_none() {
+                return;
+            }
+        } else {
+            self.reached();
+        }
+        if guarded.hash == examined.state.desired {
+            self.shared.states.put(due.id, examined.state);
+        }
+        if let Some(writer) = examined.writer {
+            self.learn_writer(release, writer);
+        }
+        let mut again = None;
+        if let Some(write) = examined.write {
+            again = self.wrote(due, release, &guarded, &examined.uid, write);
+        }
+        self.take_in(due.id, release, &guarded, &examined.uid, &examined.judgement, due.noticed);
+        self.schedule_again(due.id, &examined.judgement, again);
+    }
+
+    fn learn_writer(&mut self, release: &ReleaseName, writer: holdfast_engine::manager::Writer) {
+        let Some(known) = self.releases.get_mut(release) else { return };
+        let is_first = known.writer.is_none();
+        known.writer = Some(writer);
+        if is_first {
+            let now = Instant::now();
+            for id in known.with_reason(Reason::OwnerUnclear) {
+                self.queue.push(id, now, now);
+            }
+        }
+    }
+
+    /// Notes a write everywhere it belongs. Answers when to judge again, where the write met another one.
+    fn wrote(&mut self, due: Due, release: &ReleaseName, guarded: &Guarded, uid: &str, write: Written) -> Option<Instant> {
+        let now = self.shared.clock.now();
+        let Some(known) = self.releases.get_mut(release) else { return None };
+        let succeeded = matches!(write.outcome, Outcome::Corrected | Outcome::Recreated);
+        if succeeded {
+            let rule = known.guard.contest.map(|contest| Alternation {
+                rounds: usize::try_from(contest.rounds).unwrap_or(usize::MAX),
+                window: SignedDuration::try_from(contest.window).unwrap_or(SignedDuration::MAX),
+            });
+            let ledger = self.ledgers.entry(due.id).or_default();
+            for (path, theirs) in &write.paths {
+                ledger.record(path, *theirs, now, rule);
+            }
+            self.shared.metrics.correction_took(due.noticed.elapsed());
+        }
+        self.shared.metrics.corrected(&guarded.key.gvk.kind, write.outcome);
+        let record = CorrectionRecord {
+            object: object_ref(&guarded.key, uid),
+            paths: write.paths.iter().map(|(path, _)| path.to_string()).filter(|path| !path.is_empty()).collect(),
+            actor: write.actor,
+            outcome: write.outcome,
+            time: now,
+        };
+        tracing::info!(
+            audit = "correction",
+            cluster = %self.name,
+            release = %release,
+            object = %guarded.key,
+            paths = record.paths.join(" "),
+            actor = record.actor.as_ref().map_or("", |actor| actor.manager.as_str()),
+            policy = known.guard.policy.as_ref().map(ToString::to_string).unwrap_or_default(),
+            outcome = record.outcome.as_str(),
+            "wrote to the workload cluster"
+        );
+        known.wrote(record);
+        (write.outcome == Outcome::Conflict).then(|| Instant::now() + Duration::from_millis(50))
+    }
+
+    /// Takes a judgement into the report, and tells who wants to know.
+    fn take_in(&mut self, id: StateId, release: &ReleaseName, guarded: &Guarded, uid: &str, judgement: &Judgement, noticed: Instant) {
+        let now = self.shared.clock.now();
+        let Some(known) = self.releases.get_mut(release) else { return };
+        let admission_before = known.admission_paths(id);
+        let news = known.judged(id, &guarded.key, uid, judgement, now);
+        let admission: Vec<String> = known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path)).collect();
+        let key = self.report_key(release);
+        let emit = |reason, note: String| {
+            self.shared.events.emit(Happening { regarding: Regarding::Report(key.clone()), reason, object: Some(guarded.key.to_string()), note });
+        };
+        if news.drift {
+            tracing::info!(cluster = %self.name, release = %release, object = %guarded.key, verdict = judgement.verdict.as_str(), "drift found");
+            self.count_drift(guarded, judgement, now, noticed);
+            emit(EventReason::DriftDetected, describe(guarded, judgement));
+        }
+        match (judgement.verdict, judgement.action) {
+            (_, Action::Corrected | Action::Recreated) => emit(EventReason::DriftCorrected, describe(guarded, judgement)),
+            (Verdict::Contested, _) if news.drift => emit(EventReason::DriftContested, format!("{}: {}", guarded.key, judgement.message)),
+            (Verdict::Refused, _) if news.drift => emit(EventReason::CorrectionRefused, format!("{}: {}", guarded.key, judgement.reason.as_str())),
+            _ => {}
+        }
+        if !admission.is_empty() {
+            emit(EventReason::AdmissionChanged, format!("{}: the server rewrites {}", guarded.key, admission.join(", ")));
+        }
+        self.dirty.insert(release.clone());
+        self.flush_soon();
+    }
+
+    fn count_drift(&self, guarded: &Guarded, judgement: &Judgement, now: Timestamp, noticed: Instant) {
+        let kind = &guarded.key.gvk.kind;
+        if judgement.paths.is_empty() {
+            self.shared.metrics.drift_detected(kind, holdfast_api::report::Change::Removed);
+        }
+        for path in &judgement.paths {
+            self.shared.metrics.drift_detected(kind, path.change);
+        }
+        let written_at = judgement.paths.iter().filter_map(|path| path.actor.as_ref()?.time).max();
+        let took = written_at.and_then(|at| Duration::try_from(now.duration_since(at)).ok()).unwrap_or_else(|| noticed.elapsed());
+        self.shared.metrics.detection_took(took);
+    }
+
+    /// When an object is judged again without an event.
+    fn schedule_again(&mut self, id: StateId, judgement: &Judgement, again: Option<Instant>) {
+        let now = Instant::now();
+        if let Some(at) = again {
+            self.queue.push(id, at, now);
+            return;
+        }
+        let waits = match judgement.verdict {
+            Verdict::Refused => true,
+            Verdict::Unknown => matches!(judgement.reason, Reason::ServerError | Reason::AdmissionDenied | Reason::QuotaExceeded | Reason::Forbidden | Reason::KindNotServed),
+            Verdict::Missing => matches!(judgement.action, Action::Deferred) || matches!(judgement.reason, Reason::NamespaceMissing | Reason::NamespaceTerminating | Reason::QuotaExceeded | Reason::AdmissionDenied | Reason::ServerError | Reason::KindNotServed),
+            Verdict::Drifted => judgement.action == Action::Deferred,
+            Verdict::Contested => {
+                let probe = self.ledgers.get(&id).and_then(|ledger| ledger.next_probe(self.shared.clock.now()));
+                if let Some(wait) = probe.and_then(|at| Duration::try_from(at.duration_since(self.shared.clock.now())).ok()) {
+                    self.queue.push(id, now + wait, now);
+                }
+                return;
+            }
+            Verdict::InSync | Verdict::Terminating => false,
+        };
+        if waits {
+            let tries = self.retries.entry(id).or_default();
+            let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(*tries)).min(LAST_RETRY);
+            *tries += 1;
+            self.queue.push(id, now + wait, now);
+        } else {
+            self.retries.remove(&id);
+        }
+    }
+}
+
+fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<Ignore> {
+    if known.guard.ignore.is_empty() {
+        return Vec::new();
+    }
+    let desired = guarded.desired().value;
+    let texts = |field: &str| -> Texts {
+        let map = desired.pointer(field).and_then(Value::as_object);
+        map.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+    };
+    let (labels, annotations) = (texts("/metadata/labels"), texts("/metadata/annotations"));
+    known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
+}
+
+/// One sentence for an Event: paths and managers, never values.
+fn describe(guarded: &Guarded, judgement: &Judgement) -> String {
+    if judgement.paths.is_empty() || !is_drift(judgement) {
+        return format!("{}: {}", guarded.key, judgement.message);
+    }
+    let paths: Vec<String> = judgement
+        .paths
+        .iter()
+        .map(|path| match &path.actor {
+            Some(actor) => format!("{} ({})", path.path, actor.manager),
+            None => path.path.clone(),
+        })
+        .collect();
+    format!("{}: {}", guarded.key, paths.join(", "))
+}

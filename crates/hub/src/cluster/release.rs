@@ -1,0 +1,124 @@
+//! From a release record to the objects it declares.
+
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_api::report::{Action, Finding, ObjectRef, Reason, Verdict};
+use holdfast_engine::{
+    canonical::{Digest, Digester},
+    manager::Operation,
+    normalise::Release,
+    object::{Gvk, Scope},
+};
+use holdfast_fleet::{
+    call::{ApiClient, CallError, Endpoint, Shape},
+    discovery::{Catalog, Lookup},
+};
+use holdfast_helm::{ApplyMethod, Limits, Problem, Record, RecordError, RecordMeta, decode, objects};
+use serde::Deserialize;
+
+use super::guarded::Guarded;
+
+/// Why a release could not be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoadError {
+    /// The record Secret could not be read.
+    #[error("the release record could not be read: {0}")]
+    Read(CallError),
+    /// The record is not what Helm writes.
+    #[error("the release record cannot be used: {0}")]
+    Record(RecordError),
+}
+
+/// What a revision of a release declares.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// How the record says it was applied.
+    pub prefer: Operation,
+    /// Objects that can be judged.
+    pub objects: Vec<Guarded>,
+    /// What of the manifest cannot be judged.
+    pub problems: Vec<Finding>,
+    /// A kind was not served, or nobody could tell: to be read again when discovery changes.
+    pub incomplete: bool,
+    /// Digest of all declared objects.
+    pub hash: Digest,
+}
+
+/// Reads a record and what it declares.
+pub async fn load(client: &ApiClient, catalog: &Catalog, meta: &RecordMeta) -> Result<Declared, LoadError> {
+    let secret = Endpoint::new("", "v1", "secrets")
+        .and_then(|secrets| secrets.in_namespace(&meta.namespace)?.named(&meta.secret_name))
+        .map_err(|_| LoadError::Read(CallError::BadPath))?;
+    let answer = client.get(&secret, Shape::Full).await.map_err(LoadError::Read)?;
+    let record = record_of(answer.bytes()).map_err(LoadError::Record)?;
+    record.confirm(meta).map_err(LoadError::Record)?;
+    let release = Release { namespace: record.namespace.clone(), name: record.name.clone() };
+    Ok(declared(&record, catalog, Some(release)))
+}
+
+/// Decodes the record in a Secret's JSON.
+pub fn record_of(secret: &[u8]) -> Result<Record, RecordError> {
+    #[derive(Deserialize)]
+    struct Secret<'a> {
+        #[serde(borrow, default)]
+        data: HashMap<Cow<'a, str>, Cow<'a, str>>,
+    }
+    let secret: Secret<'_> = serde_json::from_slice(secret).map_err(|_| RecordError::NoData)?;
+    let data = secret.data.get("release").ok_or(RecordError::NoData)?;
+    let stored = STANDARD.decode(data.as_bytes()).map_err(|_| RecordError::BadBase64)?;
+    decode(&stored, &Limits::default())
+}
+
+/// The objects a record declares, as this cluster serves them. Without a release they are plain manifests and carry no ownership metadata.
+pub fn declared(record: &Record, catalog: &Catalog, release: Option<Release>) -> Declared {
+    let scope_of = |gvk: &Gvk| -> Option<Scope> { catalog.lookup(gvk).served().map(|resource| resource.scope) };
+    let read = objects(record, &scope_of);
+    let release = release.map(Arc::new);
+    let mut problems: Vec<Finding> = read.problems.iter().filter(|problem| problem.cause != holdfast_helm::Cause::Duplicate).map(|problem| finding(problem, catalog)).collect();
+    let mut guarded = Vec::with_capacity(read.objects.len());
+    let mut digester = Digester::new();
+    for object in read.objects {
+        if let Lookup::Served(resource) = catalog.lookup(&object.key.gvk) {
+            let object = Guarded::new(object.key, object.value, resource, release.clone());
+            digester.add(object.hash.bytes());
+            guarded.push(object);
+        }
+    }
+    let incomplete = problems.iter().any(|problem| problem.reason == Reason::KindNotServed || problem.reason == Reason::ServerError);
+    problems.truncate(1000);
+    Declared {
+        prefer: if record.apply_method == ApplyMethod::ServerSide { Operation::Apply } else { Operation::Update },
+        objects: guarded,
+        problems,
+        incomplete,
+        hash: digester.finish(),
+    }
+}
+
+fn finding(problem: &Problem, catalog: &Catalog) -> Finding {
+    let object = problem.object.as_ref();
+    let reason = match problem.cause {
+        // Discovery that is not complete is no proof that the kind is gone.
+        holdfast_helm::Cause::KindNotServed if object.is_some_and(|object| catalog.lookup(&object.gvk) == Lookup::Unknown) => Reason::ServerError,
+        holdfast_helm::Cause::KindNotServed => Reason::KindNotServed,
+        _ => Reason::ManifestInvalid,
+    };
+    Finding {
+        object: ObjectRef {
+            api_version: object.map(|object| object.gvk.api_version()).unwrap_or_default(),
+            kind: object.map(|object| object.gvk.kind.clone()).unwrap_or_default(),
+            namespace: object.and_then(|object| object.namespace.clone()).unwrap_or_default(),
+            name: object.and_then(|object| object.name.clone()).unwrap_or_default(),
+            uid: String::new(),
+        },
+        verdict: Verdict::Unknown,
+        action: Action::Reported,
+        reason,
+        message: format!("document {} of the manifest: {}", problem.document, problem.cause),
+        paths: Vec::new(),
+        first_seen: None,
+        last_seen: None,
+        count: 1,
+    }
+}

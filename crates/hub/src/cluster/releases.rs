@@ -1,0 +1,315 @@
+//! The actor's part about releases: taking them under guard, reading their records, letting them go.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use holdfast_engine::object::Gvk;
+use holdfast_fleet::{call::CallError, discovery::{Catalog, Lookup}};
+use holdfast_helm::RecordMeta;
+use tokio::time::Instant;
+
+use super::{
+    actor::{Actor, Slot},
+    book::{Phase, Revision},
+    records::ReleaseName,
+    release::{Declared, LoadError},
+    source::{Guardianship, Loaded, keyed},
+    state::{ObjectState, StateId},
+};
+use crate::{
+    policy::PolicyName,
+    reports::{ReportKey, SourceId},
+};
+
+impl Actor {
+    /// Looks at a release after its records, its policy or discovery changed.
+    pub(super) fn look_at(&mut self, release: &ReleaseName) {
+        let phase = self.book.phase(release);
+        let guard = self.policies.decide(&self.entry, &release.namespace, &release.name);
+        if let Phase::Gone(_) = phase {
+            let changed = self.claims.remove(release);
+            self.requeue(changed);
+            self.load_errors.remove(release);
+        }
+        match guard {
+            None => self.release_from_guard(release, &phase),
+            Some(_) if matches!(phase, Phase::Gone(true)) => self.let_go(release),
+            Some(guard) => {
+                let known = self.releases.contains_key(release);
+                if matches!(phase, Phase::Gone(false)) && !known {
+                    return;
+                }
+                let held_before = self.releases.get(release).is_some_and(|known| known.judgeable().is_none());
+                if known {
+                    if let Some(guardianship) = self.releases.get_mut(release) {
+                        guardianship.guard = guard;
+                        guardianship.phase = phase;
+                    }
+                } else {
+                    let mut guardianship = Guardianship::new(release.clone(), guard, phase);
+                    if let Some(stored) = self.shared.reports.stored(&self.report_key(release)) {
+                        guardianship.remember(&stored);
+                    }
+                    self.releases.insert(release.clone(), guardianship);
+                }
+                if held_before {
+                    self.resume_skipped(release);
+                }
+                self.dirty.insert(release.clone());
+                self.flush_soon();
+            }
+        }
+        self.want_record(release);
+    }
+
+    /// The record to read next for a release, if it is not the one that was read.
+    pub(super) fn wanted_record(&self, release: &ReleaseName) -> Option<RecordMeta> {
+        let revision = match self.book.phase(release) {
+            Phase::Desired(revision) => revision,
+            Phase::Failed { deployed, .. } => deployed?,
+            Phase::Held { .. } | Phase::Gone(_) => return None,
+        };
+        let failed = self.load_errors.get(release).is_some_and(|(version, uid)| *version == revision.meta.version && *uid == revision.meta.uid);
+        let guarded = self.releases.get(release);
+        let loaded = guarded.is_none_or(|guarded| guarded.loaded.as_ref().is_some_and(|loaded| loaded.revision.is_record(&revision)));
+        let known = failed || (loaded && self.claims.knows(release, &revision));
+        (!known).then_some(revision.meta)
+    }
+
+    fn want_record(&mut self, release: &ReleaseName) {
+        if self.wanted_record(release).is_some() && !self.loading.contains(release) {
+            self.to_load.insert(release.clone());
+        } else {
+            self.to_load.remove(release);
+        }
+    }
+
+    pub(super) fn loaded(&mut self, release: &ReleaseName, meta: &RecordMeta, result: Result<Declared, LoadError>) {
+        let current = self.current_revision(release).filter(|revision| revision.meta.uid == meta.uid && revision.meta.version == meta.version);
+        let Some(revision) = current else {
+            // Helm went on meanwhile.
+            self.want_record(release);
+            return;
+        };
+        match result {
+            Ok(declared) => {
+                self.load_errors.remove(release);
+                let ids = declared.objects.iter().map(|object| StateId::of(self.cluster, &object.key)).collect();
+                let changed = self.claims.put(release, revision.clone(), ids);
+                self.install(release, revision, declared);
+                self.requeue(changed);
+            }
+            Err(LoadError::Read(error)) if error.is_connection() => {
+                self.unreached(error.category());
+                self.to_load.insert(release.clone());
+            }
+            Err(LoadError::Read(CallError::NotFound)) => self.want_record(release),
+            Err(error) => {
+                tracing::warn!(cluster = %self.name, %release, %error, "a release record cannot be used");
+                self.load_errors.insert(release.clone(), (meta.version, meta.uid.clone()));
+                if let Some(guardianship) = self.releases.get_mut(release) {
+                    guardianship.load_error = Some(error);
+                }
+            }
+        }
+        self.dirty.insert(release.clone());
+        self.flush_soon();
+    }
+
+    fn current_revision(&self, release: &ReleaseName) -> Option<Revision> {
+        match self.book.phase(release) {
+            Phase::Desired(revision) => Some(revision),
+            Phase::Failed { deployed, .. } => deployed,
+            Phase::Held { .. } | Phase::Gone(_) => None,
+        }
+    }
+
+    /// Puts the objects of a guarded release under guard, and lets go of those it no longer declares.
+    fn install(&mut self, release: &ReleaseName, revision: Revision, declared: Declared) {
+        let Some(mut guardianship) = self.releases.remove(release) else { return };
+        let now = Instant::now();
+        let mut ids = Vec::with_capacity(declared.objects.len());
+        let mut due = Vec::new();
+        for object in declared.objects {
+            let id = StateId::of(self.cluster, &object.key);
+            let known = self.shared.states.get(id);
+            if known.as_ref().is_none_or(|known| known.desired != object.hash) || guardianship.verdict(id).is_none() {
+                due.push(id);
+            }
+            if known.is_none() {
+                self.shared.states.put(id, ObjectState::new(Arc::clone(&object.key), object.hash));
+            }
+            let object = Arc::new(object);
+            let slot = self.objects.entry(id).or_insert_with(|| Slot { claimants: Vec::new() });
+            match slot.claimants.iter_mut().find(|(claimant, _)| claimant == release) {
+                Some((_, guarded)) => *guarded = object,
+                None => slot.claimants.push((release.clone(), object)),
+            }
+            ids.push(id);
+        }
+        let before = guardianship.loaded.take().map(|loaded| loaded.objects).unwrap_or_default();
+        let kept: std::collections::HashSet<StateId> = ids.iter().copied().collect();
+        for id in before {
+            if !kept.contains(&id) {
+                self.drop_object(id, release);
+            }
+        }
+        guardianship.load(Loaded {
+            revision,
+            prefer: declared.prefer,
+            objects: ids,
+            problems: declared.problems,
+            incomplete: declared.incomplete,
+            hash: keyed(&self.shared.hash_key, declared.hash),
+        });
+        self.releases.insert(release.clone(), guardianship);
+        for id in due {
+            self.ledgers.remove(&id);
+            self.retries.remove(&id);
+            self.queue.push(id, now, now);
+        }
+        self.watch_kinds();
+        self.count_releases();
+    }
+
+    fn drop_object(&mut self, id: StateId, release: &ReleaseName) {
+        let Some(slot) = self.objects.get_mut(&id) else { return };
+        slot.claimants.retain(|(claimant, _)| claimant != release);
+        if slot.claimants.is_empty() {
+            self.objects.remove(&id);
+            self.shared.states.remove(id);
+            self.queue.forget(id);
+            self.skipped.remove(&id);
+            self.ledgers.remove(&id);
+            self.retries.remove(&id);
+        }
+    }
+
+    /// The policy no longer guards a release; its record is still read for what it claims.
+    fn release_from_guard(&mut self, release: &ReleaseName, phase: &Phase) {
+        if self.releases.contains_key(release) {
+            self.let_go(release);
+        } else if !matches!(phase, Phase::Gone(_)) {
+            self.shared.reports.retire(&self.report_key(release));
+        }
+    }
+
+    /// Forgets a release and its report.
+    fn let_go(&mut self, release: &ReleaseName) {
+        if let Some(guardianship) = self.releases.remove(release) {
+            for id in guardianship.loaded.map(|loaded| loaded.objects).unwrap_or_default() {
+                self.drop_object(id, release);
+            }
+            self.watch_kinds();
+            self.count_releases();
+        }
+        self.dirty.remove(release);
+        self.shared.reports.retire(&self.report_key(release));
+        self.publish_cluster();
+    }
+
+    /// Judges what was noticed while Helm was at work.
+    fn resume_skipped(&mut self, release: &ReleaseName) {
+        let now = Instant::now();
+        let skipped: Vec<StateId> = self
+            .skipped
+            .iter()
+            .filter(|id| self.objects.get(id).is_some_and(|slot| slot.claimants.iter().any(|(claimant, _)| claimant == release)))
+            .copied()
+            .collect();
+        for id in skipped {
+            self.skipped.remove(&id);
+            self.queue.push(id, now, now);
+        }
+    }
+
+    fn requeue(&mut self, ids: Vec<StateId>) {
+        let now = Instant::now();
+        for id in ids {
+            if self.objects.contains_key(&id) {
+                self.queue.push(id, now, now);
+            }
+        }
+    }
+
+    /// Policies, labels or the gate changed: every release is looked at again, and every object judged under the new rules.
+    pub(super) fn policies_changed(&mut self) {
+        let releases: Vec<ReleaseName> = self.book.releases().cloned().chain(self.releases.keys().cloned()).collect();
+        let before: BTreeMap<ReleaseName, _> = self.releases.iter().map(|(name, known)| (name.clone(), Arc::clone(&known.guard))).collect();
+        if self.book.complete {
+            for release in &releases {
+                self.look_at(release);
+            }
+        }
+        let now = Instant::now();
+        let ids: Vec<StateId> = self
+            .releases
+            .iter()
+            .filter(|(name, known)| before.get(*name).is_none_or(|old| **old != *known.guard) || self.gate_matters(known))
+            .flat_map(|(_, known)| known.loaded.iter().flat_map(|loaded| loaded.objects.iter().copied()))
+            .collect();
+        for id in ids {
+            // Ignore rules are not part of a digest.
+            self.shared.states.forget_in_sync(id);
+            self.queue.push(id, now, now);
+        }
+        self.audits.clear();
+        self.watch_kinds();
+        self.count_releases();
+        self.all_dirty();
+    }
+
+    /// Only drift is judged differently while a cluster is paused.
+    fn gate_matters(&self, known: &Guardianship) -> bool {
+        known.loaded.as_ref().is_some_and(|loaded| loaded.objects.iter().any(|id| known.verdict(*id).is_some_and(|verdict| verdict != holdfast_api::report::Verdict::InSync)))
+    }
+
+    /// Kinds came or went.
+    pub(super) fn rediscovered(&mut self, catalog: Arc<Catalog>) {
+        self.catalog = catalog;
+        let incomplete: Vec<ReleaseName> =
+            self.releases.iter().filter(|(_, known)| known.loaded.as_ref().is_some_and(|loaded| loaded.incomplete)).map(|(name, _)| name.clone()).collect();
+        for release in incomplete {
+            self.claims.remove(&release);
+            self.want_record(&release);
+        }
+        let now = Instant::now();
+        let unserved: Vec<StateId> = self
+            .objects
+            .iter()
+            .filter(|(_, slot)| slot.claimants.first().is_some_and(|(_, guarded)| self.catalog.lookup(&guarded.key.gvk) != Lookup::Served(Arc::clone(&guarded.resource))))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in unserved {
+            self.queue.push(id, now, now);
+        }
+    }
+
+    /// The shortest interval among the releases that declare objects of a kind.
+    pub(super) fn audit_interval(&self, gvk: &Gvk) -> Duration {
+        let declares = |slot: &Slot| slot.claimants.iter().find(|(_, guarded)| *guarded.key.gvk == *gvk).map(|(release, _)| release.clone());
+        let releases: std::collections::BTreeSet<ReleaseName> = self.objects.values().filter_map(declares).collect();
+        releases.iter().filter_map(|release| self.releases.get(release)).map(|known| known.guard.interval).min().unwrap_or(holdfast_api::policy::DEFAULT_INTERVAL.0)
+    }
+
+    fn count_releases(&self) {
+        let mut counts: BTreeMap<PolicyName, u64> = BTreeMap::new();
+        for known in self.releases.values() {
+            if let Some(policy) = &known.guard.policy {
+                *counts.entry(policy.clone()).or_default() += 1;
+            }
+        }
+        self.shared.releases.set(&self.name, counts);
+    }
+
+    pub(super) fn report_key(&self, release: &ReleaseName) -> ReportKey {
+        ReportKey { cluster: self.name.clone(), source: SourceId::helm(&release.namespace, &release.name) }
+    }
+
+    /// The actor ends: nothing of the cluster stays in the hash state.
+    pub(super) fn forget_all(&mut self) {
+        for id in self.objects.keys() {
+            self.shared.states.remove(*id);
+        }
+        self.shared.releases.remove(&self.name);
+    }
+}

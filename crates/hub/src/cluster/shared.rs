@@ -1,0 +1,38 @@
+//! What all clusters of one hub share.
+
+use std::sync::Arc;
+
+use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, transport::RequestObserver, watch::WatchStats};
+
+use super::state::States;
+use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports};
+
+/// Handles that every cluster task gets. Cheap to clone behind its `Arc`.
+pub struct Shared {
+    /// Hash state of all objects.
+    pub states: States,
+    /// Where statuses go.
+    pub reports: Reports,
+    /// Where Events go.
+    pub events: Events,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Counts requests to workload clusters.
+    pub observer: Arc<dyn RequestObserver>,
+    /// Counts watches.
+    pub watch_stats: Arc<WatchStats>,
+    /// How many releases each policy decides about.
+    pub releases: ReleaseCounts,
+    /// Which servers a kubeconfig may name.
+    pub servers: ServerPolicy,
+    /// Wall time.
+    pub clock: Arc<dyn Clock>,
+    /// Key for hashes that leave the process.
+    pub hash_key: [u8; 32],
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+//! What the watches of a cluster deliver: decoded on the spot, so that an event about nothing new costs no allocation.
+
+use std::sync::Arc;
+
+use holdfast_engine::object::{Gvk, ObjectKey};
+use holdfast_fleet::{
+    call::Endpoint,
+    meta::{Meta, MetaError},
+    watch::{Decode, Versioned, WatchKey},
+};
+use parking_lot::RwLock;
+use serde_json::value::RawValue;
+
+use super::{
+    records::RecordSight,
+    scalers::ScalerSight,
+    sight::{News, version_of},
+    state::{ClusterId, StateId, States},
+};
+
+/// Label selector of the objects of Helm releases.
+pub const HELM_LABELS: &str = "app.kubernetes.io/managed-by=Helm";
+
+/// One delivered object.
+#[derive(Clone, Debug)]
+pub enum Sighting {
+    /// A release record.
+    Record(Box<RecordSight>),
+    /// An autoscaler; `None` when it cannot be read.
+    Scaler(Option<Box<ScalerSight>>),
+    /// The definition of a kind appeared, changed or went.
+    Definition,
+    /// A guarded object.
+    Object {
+        /// Which.
+        id: StateId,
+        /// Its key.
+        key: Arc<ObjectKey>,
+        /// What changed.
+        news: News,
+        /// Its version.
+        version: u64,
+    },
+    /// An object that no guarded release declares.
+    Stranger,
+}
+
+/// Decodes what the watches of one cluster deliver.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    cluster: ClusterId,
+    states: States,
+    /// Which kind a watched collection holds. Changed only when watches start and stop.
+    kinds: Arc<RwLock<Vec<(Endpoint, Watched)>>>,
+}
+
+/// What a watch is for.
+#[derive(Clone, Debug)]
+pub enum Watched {
+    /// Helm release records.
+    Records,
+    /// HorizontalPodAutoscalers.
+    Scalers,
+    /// CustomResourceDefinitions, for discovery.
+    Definitions,
+    /// Objects of a kind that releases declare.
+    Objects(Arc<Gvk>),
+}
+
+impl Decoder {
+    /// A decoder that knows no watch yet.
+    pub fn new(cluster: ClusterId, states: States) -> Self {
+        Self { cluster, states, kinds: Arc::default() }
+    }
+
+    /// Says what the watch of a collection is for. Full objects, metadata and labels make different watches of one collection;
+    /// `watch_key` tells them apart.
+    pub fn expect(&self, watch_key: &WatchKey, watched: Watched) {
+        let mut kinds = self.kinds.write();
+        kinds.retain(|(endpoint, old)| !(endpoint == watch_key.endpoint() && std::mem::discriminant(old) == std::mem::discriminant(&watched)));
+        kinds.push((watch_key.endpoint().clone(), watched));
+    }
+
+    /// What the watch is for.
+    pub fn watched(&self, key: &WatchKey) -> Option<Watched> {
+        let is_full = key.shape() == holdfast_fleet::call::Shape::Full;
+        let is_objects = key.labels() == HELM_LABELS;
+        self.kinds
+            .read()
+            .iter()
+            .find(|(endpoint, watched)| {
+                endpoint == key.endpoint()
+                    && match watched {
+                        Watched::Scalers => is_full,
+                        Watched::Objects(_) => is_objects,
+                        Watched::Records | Watched::Definitions => !is_full && !is_objects,
+                    }
+            })
+            .map(|(_, watched)| watched.clone())
+    }
+
+    fn see(&self, watched: &Watched, meta: &Meta<'_>, text: &RawValue) -> Sighting {
+        match watched {
+            Watched::Records => Sighting::Record(Box::new(RecordSight::of(meta))),
+            Watched::Scalers => Sighting::Scaler(ScalerSight::of_hpa(text.get()).map(Box::new)),
+            Watched::Definitions => Sighting::Definition,
+            Watched::Objects(gvk) => self.object(gvk, meta),
+        }
+    }
+
+    /// What an object's metadata means.
+    pub fn object(&self, gvk: &Gvk, meta: &Meta<'_>) -> Sighting {
+        let id = StateId::new(self.cluster, &gvk.group, &gvk.kind, meta.namespace.as_deref(), &meta.name);
+        match self.states.look(id, gvk, meta) {
+            Some((key, news)) => Sighting::Object { id, key, news, version: version_of(meta) },
+            None => Sighting::Stranger,
+        }
+    }
+}
+
+impl Decode for Decoder {
+    type Item = Sighting;
+
+    fn decode(&self, key: &WatchKey, object: &RawValue) -> Result<Versioned<Sighting>, MetaError> {
+        let meta = Meta::of_object(object.get().as_bytes())?;
+        let item = self.watched(key).map_or(Sighting::Stranger, |watched| self.see(&watched, &meta, object));
+        Ok(Versioned { version: meta.resource_version.into_owned(), item })
+    }
+}

@@ -1,0 +1,427 @@
+//! One guarded release: what is known of its objects, and the report that follows from it.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use holdfast_api::{
+    condition::{Condition, Truth},
+    report::{
+        Action, Change, CorrectionRecord, Deviation, DeviationReason, DriftReportStatus, Finding, MAX_CORRECTIONS, MAX_LISTED, ObjectRef, Reason, Source,
+        SourceKind, Summary, Verdict,
+    },
+};
+use holdfast_engine::{
+    canonical::Digest,
+    decide::Judgement,
+    manager::{Operation, Writer},
+    object::ObjectKey,
+};
+use jiff::Timestamp;
+
+use super::{book::{Phase, Revision}, records::ReleaseName, release::LoadError, state::StateId};
+use crate::policy::Guard;
+
+/// A release under guard.
+#[derive(Debug)]
+pub struct Guardianship {
+    /// Which release.
+    pub name: ReleaseName,
+    /// The policy's word.
+    pub guard: Arc<Guard>,
+    /// Where the release stands.
+    pub phase: Phase,
+    /// The revision its objects were read from.
+    pub loaded: Option<Loaded>,
+    /// Why the desired revision could not be read.
+    pub load_error: Option<LoadError>,
+    /// How it writes.
+    pub writer: Option<Writer>,
+    findings: BTreeMap<StateId, Listed>,
+    verdicts: HashMap<StateId, Verdict>,
+    deviations: BTreeMap<StateId, Vec<Deviation>>,
+    normalized: HashMap<StateId, u64>,
+    corrections: VecDeque<CorrectionRecord>,
+    last_drift_at: Option<Timestamp>,
+    last_correction_at: Option<Timestamp>,
+    was_not_empty: bool,
+}
+
+/// What a revision declares.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The revision.
+    pub revision: Revision,
+    /// How the record says it was applied.
+    pub prefer: Operation,
+    /// Its objects.
+    pub objects: Vec<StateId>,
+    /// What of its manifest cannot be judged.
+    pub problems: Vec<Finding>,
+    /// Some kinds were not served; read it again when discovery changes.
+    pub incomplete: bool,
+    /// Keyed hash of all it declares.
+    pub hash: String,
+}
+
+#[derive(Debug)]
+struct Listed {
+    finding: Finding,
+    /// A corrected object stays listed for one interval.
+    until: Option<Timestamp>,
+}
+
+/// How the connection stands, for the conditions of every report of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contact {
+    /// Why the cluster cannot be talked to.
+    pub unreachable: Option<&'static str>,
+    /// No watch and no audit backs the verdicts for longer than a minute.
+    pub stale: bool,
+    /// The cluster is paused.
+    pub paused: bool,
+}
+
+impl Guardianship {
+    /// A release that was just taken under guard.
+    pub fn new(name: ReleaseName, guard: Arc<Guard>, phase: Phase) -> Self {
+        Self {
+            name,
+            guard,
+            phase,
+            loaded: None,
+            load_error: None,
+            writer: None,
+            findings: BTreeMap::new(),
+            verdicts: HashMap::new(),
+            deviations: BTreeMap::new(),
+            normalized: HashMap::new(),
+            corrections: VecDeque::new(),
+            last_drift_at: None,
+            last_correction_at: None,
+            was_not_empty: false,
+        }
+    }
+
+    /// Goes on with what an earlier hub reported: history only, no verdicts.
+    pub fn remember(&mut self, stored: &DriftReportStatus) {
+        self.corrections = stored.corrections.iter().cloned().collect();
+        self.last_drift_at = stored.last_drift_at;
+        self.last_correction_at = stored.last_correction_at;
+    }
+
+    /// The revision that may be judged now, whether it may be corrected towards or not.
+    pub fn judgeable(&self) -> Option<&Revision> {
+        match &self.phase {
+            Phase::Desired(revision) => Some(revision),
+            Phase::Failed { deployed, .. } => deployed.as_ref(),
+            Phase::Held { .. } | Phase::Gone(_) => None,
+        }
+    }
+
+    /// Takes over what a revision declares; forgets objects it no longer does.
+    pub fn load(&mut self, loaded: Loaded) {
+        let keep = |id: &StateId| loaded.objects.contains(id);
+        self.findings.retain(|id, _| keep(id));
+        self.verdicts.retain(|id, _| keep(id));
+        self.deviations.retain(|id, _| keep(id));
+        self.normalized.retain(|id, _| keep(id));
+        self.was_not_empty |= !loaded.objects.is_empty();
+        self.load_error = None;
+        self.loaded = Some(loaded);
+    }
+
+    /// Takes in a judgement. Answers whether it says something new about drift.
+    pub fn judged(&mut self, id: StateId, key: &ObjectKey, uid: &str, judgement: &Judgement, now: Timestamp) -> News {
+        self.verdicts.insert(id, judgement.verdict);
+        if judgement.settled {
+            self.take_deviations(id, key, uid, judgement, now);
+        }
+        let drifted = is_drift(judgement);
+        if judgement.verdict == Verdict::InSync && judgement.action == Action::None {
+            // Keep showing a correction for its interval.
+            if self.findings.get(&id).is_some_and(|listed| listed.until.is_none()) {
+                self.findings.remove(&id);
+            }
+            return News { drift: false };
+        }
+        let old = self.findings.get(&id);
+        let same = old.is_some_and(|old| old.finding.verdict == judgement.verdict && old.finding.action == judgement.action && old.finding.paths == judgement.paths);
+        let repeated = same && judgement.action != Action::Corrected && judgement.action != Action::Recreated;
+        let finding = Finding {
+            object: object_ref(key, uid),
+            verdict: judgement.verdict,
+            action: judgement.action,
+            reason: judgement.reason,
+            message: judgement.message.clone(),
+            paths: judgement.paths.clone(),
+            first_seen: old.and_then(|old| old.finding.first_seen).or(Some(now)),
+            last_seen: if repeated { old.and_then(|old| old.finding.last_seen) } else { Some(now) },
+            count: old.map_or(0, |old| old.finding.count) + u64::from(!repeated),
+        };
+        let corrected = judgement.verdict == Verdict::InSync;
+        let until = if corrected { now.checked_add(jiff::SignedDuration::try_from(self.guard.interval).unwrap_or_default()).ok() } else { None };
+        self.findings.insert(id, Listed { finding, until });
+        if drifted && !repeated {
+            self.last_drift_at = Some(now);
+        }
+        News { drift: drifted && !repeated }
+    }
+
+    fn take_deviations(&mut self, id: StateId, key: &ObjectKey, uid: &str, judgement: &Judgement, now: Timestamp) {
+        let before = self.deviations.remove(&id).unwrap_or_default();
+        let normalized = judgement.accepted.iter().filter(|accepted| accepted.reason == DeviationReason::Normalized).count();
+        self.normalized.insert(id, u64::try_from(normalized).unwrap_or(u64::MAX));
+        let shown: Vec<Deviation> = judgement
+            .accepted
+            .iter()
+            .filter(|accepted| accepted.reason != DeviationReason::Normalized)
+            .map(|accepted| {
+                let path = accepted.path.to_string();
+                let known = before.iter().find(|old| old.path == path && old.reason == accepted.reason);
+                known.cloned().unwrap_or_else(|| Deviation { object: object_ref(key, uid), path, reason: accepted.reason, since: now, message: accepted.note.clone() })
+            })
+            .collect();
+        if !shown.is_empty() {
+            self.deviations.insert(id, shown);
+        }
+    }
+
+    /// Admission deviations of an object, to tell new ones.
+    pub fn admission_paths(&self, id: StateId) -> Vec<String> {
+        self.deviations.get(&id).into_iter().flatten().filter(|deviation| deviation.reason == DeviationReason::Admission).map(|deviation| deviation.path.clone()).collect()
+    }
+
+    /// Notes a write.
+    pub fn wrote(&mut self, record: CorrectionRecord) {
+        if self.corrections.len() == MAX_CORRECTIONS {
+            self.corrections.pop_front();
+        }
+        if matches!(record.outcome, holdfast_api::report::Outcome::Corrected | holdfast_api::report::Outcome::Recreated) {
+            self.last_correction_at = Some(record.time);
+        }
+        self.corrections.push_back(record);
+    }
+
+    /// Ends the listing of corrections whose interval is over. Answers whether anything ended.
+    pub fn expire(&mut self, now: Timestamp) -> bool {
+        let before = self.findings.len();
+        self.findings.retain(|_, listed| listed.until.is_none_or(|until| now < until));
+        self.findings.len() != before
+    }
+
+    /// The last verdict of an object.
+    pub fn verdict(&self, id: StateId) -> Option<Verdict> {
+        self.verdicts.get(&id).copied()
+    }
+
+    /// Objects with a finding of this reason.
+    pub fn with_reason(&self, reason: Reason) -> Vec<StateId> {
+        self.findings.iter().filter(|(_, listed)| listed.finding.reason == reason).map(|(id, _)| *id).collect()
+    }
+
+    /// Whether every object has been judged.
+    pub fn is_judged(&self) -> bool {
+        self.loaded.as_ref().is_some_and(|loaded| loaded.objects.iter().all(|id| self.verdicts.contains_key(id)))
+    }
+
+    /// Objects by verdict, in the order of [`Verdict::ALL`].
+    pub fn counts(&self) -> [u64; Verdict::ALL.len()] {
+        let mut counts = [0; Verdict::ALL.len()];
+        for (verdict, count) in Verdict::ALL.into_iter().zip(&mut counts) {
+            *count = self.verdicts.values().filter(|known| **known == verdict).count() as u64;
+        }
+        counts
+    }
+
+    /// Accepted differences by reason, in the order of [`DeviationReason::ALL`].
+    pub fn deviation_counts(&self) -> [u64; DeviationReason::ALL.len()] {
+        let mut counts = [0; DeviationReason::ALL.len()];
+        for (reason, count) in DeviationReason::ALL.into_iter().zip(&mut counts) {
+            *count = match reason {
+                DeviationReason::Normalized => self.normalized.values().sum(),
+                _ => self.deviations.values().flatten().filter(|deviation| deviation.reason == reason).count() as u64,
+            };
+        }
+        counts
+    }
+
+    /// The report.
+    pub fn status(&self, contact: &Contact, now: Timestamp) -> DriftReportStatus {
+        let problems = self.loaded.as_ref().map(|loaded| loaded.problems.as_slice()).unwrap_or_default();
+        let mut findings: Vec<Finding> = self.findings.values().map(|listed| listed.finding.clone()).chain(problems.iter().cloned()).collect();
+        findings.sort_by(|a, b| b.verdict.cmp(&a.verdict).then_with(|| a.object.cmp(&b.object)));
+        let listed = findings.len().min(MAX_LISTED);
+        let truncated = (findings.len() - listed) as u64;
+        let summary = self.summary();
+        findings.truncate(MAX_LISTED);
+        let mut deviations: Vec<Deviation> = self.deviations.values().flatten().cloned().collect();
+        let deviations_truncated = deviations.len().saturating_sub(MAX_LISTED) as u64;
+        deviations.truncate(MAX_LISTED);
+        DriftReportStatus {
+            conditions: self.conditions(contact, &summary, &findings, now),
+            source: Some(Source {
+                kind: SourceKind::HelmRelease,
+                namespace: self.name.namespace.clone(),
+                name: self.name.name.clone(),
+                revision: self.loaded.as_ref().map(|loaded| i64::try_from(loaded.revision.meta.version).unwrap_or(i64::MAX)),
+                desired_hash: self.loaded.as_ref().map(|loaded| loaded.hash.clone()),
+            }),
+            observed_at: Some(now),
+            last_drift_at: self.last_drift_at,
+            last_correction_at: self.last_correction_at,
+            summary,
+            findings,
+            truncated,
+            deviations,
+            deviations_truncated,
+            corrections: self.corrections.iter().cloned().collect(),
+        }
+    }
+
+    /// Counts over all objects.
+    pub fn summary(&self) -> Summary {
+        let mut counts = self.counts().into_iter();
+        let mut next = || counts.next().unwrap_or_default();
+        // The order of `Verdict::ALL`.
+        let [in_sync, terminating, drifted, missing, unknown, refused, contested] = std::array::from_fn(|_| next());
+        let loaded = self.loaded.as_ref();
+        let declared = loaded.map_or(0, |loaded| loaded.objects.len() as u64);
+        let problems = loaded.map_or(0, |loaded| loaded.problems.len() as u64);
+        let listed = || self.findings.values().map(|listed| &listed.finding);
+        Summary {
+            objects: declared + problems,
+            in_sync,
+            drifted,
+            missing,
+            terminating,
+            refused,
+            contested,
+            unknown: unknown + problems + declared.saturating_sub(self.verdicts.len() as u64),
+            deviations: self.deviation_counts().iter().sum(),
+            foreign: listed().flat_map(|finding| &finding.paths).filter(|path| path.change == Change::Added).count() as u64,
+            corrected: listed().filter(|finding| matches!(finding.action, Action::Corrected | Action::Recreated)).count() as u64,
+        }
+    }
+
+    fn conditions(&self, contact: &Contact, summary: &Summary, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
+        let (truth, reason, message) = self.in_sync(contact, summary, findings);
+        let ready = self.loaded.is_some() && self.load_error.is_none();
+        vec![
+            Condition::new(
+                "Ready",
+                if ready { Truth::True } else { Truth::False },
+                if ready { "Guarded" } else { "NotLoaded" },
+                if ready { "the release is guarded" } else { "the release record has not been read" },
+                now,
+            ),
+            Condition::new("InSync", truth, &reason, message, now),
+            reachable(contact, now),
+            fresh(contact, now),
+        ]
+    }
+
+    fn in_sync(&self, contact: &Contact, summary: &Summary, findings: &[Finding]) -> (Truth, String, String) {
+        let unknown = |reason: &str, message: String| (Truth::Unknown, reason.to_owned(), message);
+        if let Some(reason) = contact.unreachable {
+            return unknown("ClusterUnreachable", format!("the cluster cannot be reached: {reason}"));
+        }
+        if contact.stale {
+            return unknown("Stale", "no watch and no audit backs the last verdict".to_owned());
+        }
+        match &self.phase {
+            Phase::Held { reason, message } => return unknown(reason, message.clone()),
+            Phase::Gone(true) => return unknown("ReleaseUninstalled", "the release was uninstalled".to_owned()),
+            Phase::Gone(false) => return unknown("RecordsVanished", "the release records are gone although no uninstallation was seen".to_owned()),
+            Phase::Failed { failed, deployed: None } => return unknown("ReleaseFailed", format!("revision {failed} failed and none is deployed")),
+            Phase::Failed { failed, .. } if self.guard.on_failed == holdfast_api::policy::OnFailedRelease::Report => {
+                return unknown("ReleaseFailed", format!("revision {failed} failed; findings are against the last deployed revision"));
+            }
+            Phase::Desired(_) | Phase::Failed { .. } => {}
+        }
+        if let Some(error) = &self.load_error {
+            return unknown("RecordInvalid", error.to_string());
+        }
+        if summary.objects == 0 && self.was_not_empty {
+            return unknown("DesiredEmpty", "the revision declares nothing, an earlier one did".to_owned());
+        }
+        if !self.is_judged() {
+            return unknown("Stale", "not every object has been judged yet".to_owned());
+        }
+        match findings.iter().find(|finding| finding.verdict != Verdict::InSync) {
+            None => (Truth::True, "AsDeclared".to_owned(), format!("{} objects are as declared", summary.in_sync)),
+            Some(worst) if summary.drifted + summary.missing + summary.refused + summary.contested == 0 => {
+                let truth = if worst.verdict == Verdict::Unknown { Truth::Unknown } else { Truth::False };
+                (truth, worst.reason.as_str(), format!("{} {}: {}", worst.object.kind, worst.object.name, worst.message))
+            }
+            Some(worst) => {
+                let message = format!(
+                    "{} drifted, {} missing, {} refused, {} contested of {} objects",
+                    summary.drifted, summary.missing, summary.refused, summary.contested, summary.objects
+                );
+                (Truth::False, worst.verdict.as_str().to_owned(), message)
+            }
+        }
+    }
+}
+
+/// What a judgement adds to what was known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct News {
+    /// Drift that was not listed before.
+    pub drift: bool,
+}
+
+/// Whether a judgement is about drift, corrected or not.
+pub fn is_drift(judgement: &Judgement) -> bool {
+    match judgement.verdict {
+        Verdict::Drifted | Verdict::Missing | Verdict::Refused | Verdict::Contested => true,
+        Verdict::InSync => matches!(judgement.action, Action::Corrected | Action::Recreated),
+        Verdict::Terminating | Verdict::Unknown => false,
+    }
+}
+
+/// The condition that every report of a cluster shares.
+pub fn reachable(contact: &Contact, now: Timestamp) -> Condition {
+    match contact.unreachable {
+        None => Condition::new("Reachable", Truth::True, "Connected", "the cluster answers", now),
+        Some(reason) => Condition::new("Reachable", Truth::False, reason, "the cluster cannot be reached", now),
+    }
+}
+
+/// The condition that every report of a cluster shares.
+pub fn fresh(contact: &Contact, now: Timestamp) -> Condition {
+    if contact.stale || contact.unreachable.is_some() {
+        Condition::new("Fresh", Truth::False, "Stale", "no watch and no audit backs the verdicts", now)
+    } else {
+        Condition::new("Fresh", Truth::True, "Watching", "watches back the verdicts", now)
+    }
+}
+
+/// A reference as reports show it.
+pub fn object_ref(key: &ObjectKey, uid: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: key.gvk.api_version(),
+        kind: key.gvk.kind.clone(),
+        namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
+        name: key.name.to_string(),
+        uid: uid.to_owned(),
+    }
+}
+
+/// The keyed form in which a digest may leave the process.
+pub fn keyed(key: &[u8], digest: Digest) -> String {
+    use hmac::{Hmac, KeyInit, Mac};
+    use sha2::Sha256;
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return String::new() };
+    mac.update(digest.bytes());
+    let bytes = mac.finalize().into_bytes();
+    let mut text = String::with_capacity(32);
+    for byte in bytes.iter().take(16) {
+        for nibble in [byte >> 4, byte & 15] {
+            text.extend(char::from_digit(u32::from(nibble), 16));
+        }
+    }
+    text
+}

@@ -1,0 +1,57 @@
+use super::*;
+
+fn metrics() -> Metrics {
+    Metrics::new(Arc::new(WatchStats::default())).unwrap()
+}
+
+/// The page with every kind of number on it. A change here is a change of the contract with dashboards and alerts.
+#[test]
+fn the_page_is_as_promised() {
+    let metrics = metrics();
+    let mut figures = ClusterFigures::new(ClusterState::Connected);
+    figures.releases[0] = 2;
+    figures.objects[2] = 1;
+    figures.deviations[1] = 3;
+    figures.contested_paths = 1;
+    metrics.set_cluster(&ClusterName::new("fleet", "one"), figures);
+    metrics.set_cluster(&ClusterName::new("fleet", "two"), ClusterFigures::new(ClusterState::Unreachable));
+    metrics.drift_detected("Deployment", Change::Changed);
+    metrics.corrected("Deployment", Outcome::Corrected);
+    metrics.correction_took(Duration::from_millis(20));
+    metrics.detection_took(Duration::from_millis(900));
+    metrics.oracle_asked(OracleOutcome::Answered);
+    metrics.kubeconfig_rejected(Rejection::Exec);
+    metrics.event_dropped();
+    metrics.set_load(4, 2048);
+    metrics.observe(Observed { verb: holdfast_fleet::transport::Verb::Get, dry_run: false, status: Some(::http::StatusCode::OK), elapsed: Duration::ZERO });
+    metrics.observe(Observed { verb: holdfast_fleet::transport::Verb::Patch, dry_run: true, status: None, elapsed: Duration::ZERO });
+
+    let golden = include_str!("golden.txt");
+    let page = metrics.page();
+    assert_eq!(page, golden, "metrics/golden.txt is out of date; the page is:\n{page}");
+}
+
+#[test]
+fn a_cluster_takes_its_numbers_with_it() {
+    let metrics = metrics();
+    let cluster = ClusterName::new("fleet", "one");
+    let mut figures = ClusterFigures::new(ClusterState::Connected);
+    figures.objects[0] = 7;
+    metrics.set_cluster(&cluster, figures);
+    assert!(metrics.page().contains("holdfast_objects{verdict=\"InSync\"} 7"));
+    metrics.remove_cluster(&cluster);
+    let page = metrics.page();
+    assert!(page.contains("holdfast_objects{verdict=\"InSync\"} 0"));
+    assert!(!page.contains("cluster=\"one\""), "{page}");
+}
+
+#[test]
+fn invented_kinds_share_one_series() {
+    let metrics = metrics();
+    for number in 0..MAX_KINDS + 50 {
+        metrics.drift_detected(&format!("Kind{number}"), Change::Added);
+    }
+    let page = metrics.page();
+    assert!(page.contains("holdfast_drift_detected_total{change=\"Added\",kind=\"other\"} 50"));
+    assert_eq!(page.lines().filter(|line| line.starts_with("holdfast_drift_detected_total{")).count(), MAX_KINDS + 1);
+}
