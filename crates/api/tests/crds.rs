@@ -66,7 +66,8 @@ fn selects_all(mut extra: Value) -> Value {
 #[tokio::test]
 async fn valid_policies_are_taken() {
     let labels = json!({"matchLabels": {"env": "prod"}, "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}]});
-    let rules = json!([{"paths": [""]}, {"managers": ["scaler"], "target": {"group": "", "kind": "Config*"}, "until": "2026-12-24T00:00:00Z"}]);
+    let rules =
+        json!([{"paths": [""]}, {"managers": ["scaler"], "target": {"group": "", "kind": "Config*"}, "until": "2026-12-24T00:00:00Z"}]);
     let specs = [
         json!({"clusterSelector": {}}),
         json!({"clusterSelector": labels}),
@@ -74,7 +75,9 @@ async fn valid_policies_are_taken() {
         selects_all(json!({"interval": "1h30m"})),
         selects_all(json!({"mode": "Correct", "releases": [{"name": "web-*", "namespace": "shop", "trust": "ClusterScoped"}]})),
         selects_all(json!({"ignore": rules})),
-        selects_all(json!({"contest": {"rounds": 5}, "foreign": "Remove", "priority": -3, "suspend": true, "onFailedRelease": "LastDeployed"})),
+        selects_all(
+            json!({"contest": {"rounds": 5}, "foreign": "Remove", "priority": -3, "suspend": true, "onFailedRelease": "LastDeployed"}),
+        ),
         selects_all(json!({"limit": {"correctionsPerMinute": 10, "blastRadius": {"percent": 30, "minObjects": 20}}})),
     ];
     for (number, spec) in specs.iter().enumerate() {

@@ -255,12 +255,18 @@ fn stuck(assessment: Assessment) -> Judgement {
             let message = format!("{} was corrected {} times against {actor}; next try at {}", drift.path, held.corrections, held.until);
             (Verdict::Contested, Reason::Contested, message)
         }
-        (None, Some((_, reason))) => {
-            (Verdict::Unknown, *reason, "nothing tells whether it was so when the release was deployed".to_owned())
-        }
+        (None, Some((_, reason))) => (Verdict::Unknown, *reason, unverified(*reason).to_owned()),
         (None, None) => (Verdict::Unknown, Reason::Unverified, String::new()),
     };
     Judgement::plain(verdict, Action::Reported, reason, message).about(assessment)
+}
+
+fn unverified(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Unverified => "nothing tells whether it was so when the release was deployed",
+        Reason::ServerError => "the server did not tell what it makes of the manifest",
+        _ => "the server refuses to tell what it makes of the manifest",
+    }
 }
 
 fn reported(assessment: Assessment, why: Option<Reason>) -> Judgement {

@@ -13,21 +13,28 @@ pub type Positions = SmallVec<[usize; 1]>;
 /// Children from which on an index pays.
 const INDEXED_FROM: usize = 16;
 
-/// Positions of the items that `segment` names. An item that leaves out a key field counts only where no item has them
-/// all: a manifest may leave out what the server defaults, such as a port's protocol.
+/// Positions of the items that `segment` names in a list of the server, where items have all their key fields.
 pub fn positions(items: &[Value], segment: &Segment) -> Positions {
     match segment {
         Segment::Item(wanted) => matching(items, |item| item == wanted),
         Segment::Key(keys) => {
-            let exact =
-                matching(items, |item| keys.iter().all(|(name, value)| item.get(&**name).is_some_and(|there| same_key(there, value))));
-            if exact.is_empty() { lenient(items, keys) } else { exact }
+            matching(items, |item| keys.iter().all(|(name, value)| item.get(&**name).is_some_and(|there| same_key(there, value))))
         }
         Segment::Field(_) | Segment::Order => Positions::new(),
     }
 }
 
-fn lenient(items: &[Value], keys: &[(Box<str>, Value)]) -> Positions {
+/// Positions of the items that `segment` names in a declared list. A manifest may leave out a key field that the server
+/// defaults, such as a port's protocol; such an item counts only where no item has all key fields.
+pub fn declared_positions(items: &[Value], segment: &Segment) -> Positions {
+    let exact = positions(items, segment);
+    match segment {
+        Segment::Key(keys) if exact.is_empty() => partial(items, keys),
+        _ => exact,
+    }
+}
+
+fn partial(items: &[Value], keys: &[(Box<str>, Value)]) -> Positions {
     matching(items, |item| {
         keys.iter().any(|(name, _)| item.get(&**name).is_some())
             && keys.iter().all(|(name, value)| item.get(&**name).is_none_or(|there| same_key(there, value)))
@@ -46,6 +53,7 @@ fn same_key(a: &Value, b: &Value) -> bool {
 /// Looks up many items of one list.
 pub struct Finder<'a> {
     items: &'a [Value],
+    is_declared: bool,
     index: Option<Index>,
 }
 
@@ -58,14 +66,11 @@ struct Index {
 }
 
 impl<'a> Finder<'a> {
-    /// A finder for `segments`, of which a list of many gets an index.
-    pub fn new<'s>(items: &'a [Value], mut segments: impl ExactSizeIterator<Item = &'s Segment>) -> Self {
-        let index = if segments.len() >= INDEXED_FROM && items.len() >= INDEXED_FROM {
-            segments.next().and_then(|first| Index::new(items, first))
-        } else {
-            None
-        };
-        Self { items, index }
+    /// A finder for `segments`, of which a list of many gets an index; `is_declared` as in [`declared_positions`].
+    pub fn new<'s>(items: &'a [Value], is_declared: bool, mut segments: impl ExactSizeIterator<Item = &'s Segment>) -> Self {
+        let is_long = segments.len() >= INDEXED_FROM && items.len() >= INDEXED_FROM;
+        let index = if is_long { segments.next().and_then(|first| Index::new(items, first)) } else { None };
+        Self { items, is_declared, index }
     }
 
     /// See [`positions`].
@@ -74,14 +79,13 @@ impl<'a> Finder<'a> {
             (Some(index), Segment::Item(value)) if index.names.is_empty() => {
                 index.by_key.get(&canonical(value)).cloned().unwrap_or_default()
             }
-            (Some(index), Segment::Key(keys)) if index.fits(keys) => {
-                let text = key_text(keys.iter().map(|(_, value)| value));
-                match index.by_key.get(&text) {
-                    Some(positions) => positions.clone(),
-                    None if index.has_partial => lenient(self.items, keys),
-                    None => Positions::new(),
-                }
-            }
+            (Some(index), Segment::Key(keys)) if index.fits(keys) => match index.by_key.get(&key_text(keys.iter().map(|(_, value)| value)))
+            {
+                Some(positions) => positions.clone(),
+                None if index.has_partial && self.is_declared => partial(self.items, keys),
+                None => Positions::new(),
+            },
+            _ if self.is_declared => declared_positions(self.items, segment),
             _ => positions(self.items, segment),
         }
     }
@@ -144,12 +148,13 @@ mod tests {
     #[test]
     fn an_item_with_all_keys_goes_before_one_that_leaves_some_out() {
         let ports = [json!({"port": 53}), json!({"port": 53, "protocol": "UDP"}), json!({"port": 80.0})];
-        let found = |text: &str| positions(&ports, &port(text)).to_vec();
+        let found = |text: &str| declared_positions(&ports, &port(text)).to_vec();
         assert_eq!(found(r#"k:{"port":53,"protocol":"UDP"}"#), [1]);
         assert_eq!(found(r#"k:{"port":53,"protocol":"TCP"}"#), [0]);
         assert_eq!(found(r#"k:{"port":80,"protocol":"TCP"}"#), [2], "80 and 80.0 are one port");
         assert!(found(r#"k:{"port":54,"protocol":"TCP"}"#).is_empty());
-        assert!(positions(&[json!({"other": 1}), json!("text"), json!(null)], &port(r#"k:{"port":53}"#)).is_empty());
+        assert!(positions(&ports, &port(r#"k:{"port":53,"protocol":"TCP"}"#)).is_empty(), "the server leaves no key out");
+        assert!(declared_positions(&[json!({"other": 1}), json!("text"), json!(null)], &port(r#"k:{"port":53}"#)).is_empty());
     }
 
     #[test]
@@ -158,14 +163,15 @@ mod tests {
             (0..40).map(|number| json!({"port": number % 30, "protocol": if number % 3 == 0 { "UDP" } else { "TCP" }})).collect();
         items.extend([json!({"port": 5.0}), json!({"port": 99}), json!(7), json!(null)]);
         let segments: Vec<Segment> = (0..100).map(|number| port(&format!(r#"k:{{"port":{number},"protocol":"TCP"}}"#))).collect();
-        let finder = Finder::new(&items, segments.iter());
-        assert!(finder.index.is_some());
+        let (live, declared) = (Finder::new(&items, false, segments.iter()), Finder::new(&items, true, segments.iter()));
+        assert!(live.index.is_some());
         for segment in &segments {
-            assert_eq!(finder.positions(segment), positions(&items, segment), "{segment}");
+            assert_eq!(live.positions(segment), positions(&items, segment), "{segment}");
+            assert_eq!(declared.positions(segment), declared_positions(&items, segment), "{segment}");
         }
         let set: Vec<Value> = (0..40).map(|number| json!(number % 20)).chain([json!("5"), json!(5.0)]).collect();
         let segments: Vec<Segment> = (0..30).map(|number| Segment::Item(json!(number))).chain([Segment::Item(json!("5"))]).collect();
-        let finder = Finder::new(&set, segments.iter());
+        let finder = Finder::new(&set, false, segments.iter());
         for segment in &segments {
             assert_eq!(finder.positions(segment), positions(&set, segment), "{segment}");
         }

@@ -95,7 +95,7 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
         && let Some(body) = apply_body(case.desired, live)
     {
         let then = taken_over.then(takeover);
-        return Some(Planned::Proven(Correction { request: Request::Apply(body), writer, touched: paths.clone(), paths, then }));
+        return Some(Planned::Proven(Correction { request: Request::Apply(body), writer, paths, touched, then }));
     }
     let then = match (is_apply, taken_over) {
         (_, true) => Some(takeover()),

@@ -18,6 +18,9 @@ use crate::{
 /// missing item comes back and the stranger is somebody's addition.
 const RENAMED_IN_PLACE: [&str; 3] = ["containers", "initContainers", "ports"];
 
+/// Rounds of looking into items that were renamed or kept: as deep as lists of items lie in each other.
+const ROUNDS: usize = 8;
+
 /// Operations that put drifted paths back, and what they touch.
 pub struct Positional {
     /// The operations, without a version guard.
@@ -31,54 +34,76 @@ pub struct Positional {
 impl Positional {
     /// Builds the patch.
     pub fn build(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drift]) -> Self {
-        let desired = &case.desired.value;
-        let mut builder = Builder::new(live);
-        let mut renamed_away = BTreeSet::new();
+        let mut repair = Repair { case, owned, builder: Builder::new(live), renamed_away: BTreeSet::new(), kept: Vec::new() };
         for drift in drifts {
-            let path = &drift.path;
-            match path.segments().last() {
-                Some(Segment::Order) => {
-                    let wanted = project::orders(owned, desired).into_iter().find(|(candidate, _)| candidate == path);
-                    builder.reorder(&path.parent(), &wanted.map(|(_, order)| order).unwrap_or_default());
-                }
-                Some(Segment::Key(_) | Segment::Item(_)) if builder.count(path) > 1 => {
-                    builder.keep_one(path, desired);
-                    restore_fields(case, owned, &mut builder, path);
-                }
-                Some(Segment::Key(keys)) => match renamed_item(desired, owned, builder.result(), path, keys) {
-                    Some(old) => {
-                        let declared = project::lookup(desired, path);
-                        let fields: Vec<(&str, &Value)> = keys
-                            .iter()
-                            .map(|(name, value)| (&**name, declared.and_then(|declared| declared.get(&**name)).unwrap_or(value)))
-                            .collect();
-                        builder.rename(&path.parent(), &old, &fields);
-                        renamed_away.insert(path.parent().join(old));
-                        restore_fields(case, owned, &mut builder, path);
-                    }
-                    None => builder.set(path, drift.target.as_ref(), desired),
-                },
-                _ => builder.set(path, drift.target.as_ref(), desired),
+            repair.put_back(&drift.path, drift.target.as_ref());
+        }
+        for _ in 0..ROUNDS {
+            for item in std::mem::take(&mut repair.kept) {
+                repair.look_into(&item);
             }
         }
+        let Repair { builder, renamed_away, .. } = repair;
         let (ops, replaced) = builder.finish();
         let touched = drifts.iter().map(|drift| drift.path.clone()).chain(renamed_away.iter().cloned()).chain(replaced).collect();
         Self { ops, touched, renamed_away: renamed_away.into_iter().collect() }
     }
 }
 
-/// After an item was renamed in place, or one of its duplicates kept, its other declared fields may differ too. What a
-/// policy ignores and what is contested stays.
-fn restore_fields(case: &Case<'_>, owned: &OwnedSet, builder: &mut Builder, item: &Path) {
-    let desired = &case.desired.value;
-    for leaf in project::leaves(&owned.below(item), desired) {
-        let is_held = case.ledger.is_some_and(|ledger| ledger.held(&leaf.path, case.now).is_some());
-        if let Some(value) = leaf.found.value()
-            && !is_held
-            && !(case.ignored)(&leaf.path, None)
-        {
-            builder.set(&leaf.path, Some(value), desired);
+struct Repair<'a> {
+    case: &'a Case<'a>,
+    owned: &'a OwnedSet,
+    builder: Builder,
+    renamed_away: BTreeSet<Path>,
+    /// Items that were renamed in place, or kept of several: their declared fields may differ too.
+    kept: Vec<Path>,
+}
+
+impl Repair<'_> {
+    fn put_back(&mut self, path: &Path, target: Option<&Value>) {
+        let desired = &self.case.desired.value;
+        match path.segments().last() {
+            Some(Segment::Order) => {
+                let wanted = project::orders(self.owned, desired).into_iter().find(|(candidate, _)| candidate == path);
+                self.builder.reorder(&path.parent(), &wanted.map(|(_, order)| order).unwrap_or_default());
+            }
+            Some(Segment::Key(_) | Segment::Item(_)) if self.builder.count(path) > 1 => {
+                self.builder.keep_one(path);
+                self.kept.push(path.clone());
+            }
+            Some(Segment::Key(keys)) => match renamed_item(desired, self.owned, self.builder.result(), path, keys) {
+                Some(old) => {
+                    let declared = project::lookup(desired, path);
+                    let field = |name: &str| declared.and_then(|declared| declared.get(name));
+                    let fields: Vec<(&str, &Value)> = keys.iter().map(|(name, value)| (&**name, field(name).unwrap_or(value))).collect();
+                    self.builder.rename(&path.parent(), &old, &fields);
+                    self.renamed_away.insert(path.parent().join(old));
+                    self.kept.push(path.clone());
+                }
+                None => self.builder.set(path, target, desired),
+            },
+            _ => self.builder.set(path, target, desired),
         }
+    }
+
+    /// Puts back what differs inside an item. What a policy ignores and what is contested stays.
+    fn look_into(&mut self, item: &Path) {
+        let desired = &self.case.desired.value;
+        let inside = self.owned.below(item);
+        let differences = project::differences(&inside, self.builder.result(), desired);
+        let paths: Vec<Path> =
+            differences.into_iter().filter(|difference| difference.declared.is_there()).map(|difference| difference.path).collect();
+        let orders = project::orders(&inside, desired).into_iter().map(|(path, _)| path);
+        for path in paths.into_iter().chain(orders) {
+            if self.may_write(&path) {
+                self.put_back(&path, project::lookup(desired, &path));
+            }
+        }
+    }
+
+    fn may_write(&self, path: &Path) -> bool {
+        let is_held = self.case.ledger.is_some_and(|ledger| ledger.held(path, self.case.now).is_some());
+        !is_held && !(self.case.ignored)(path, None)
     }
 }
 

@@ -122,7 +122,7 @@ fn walk<'a>(node: &Node, at: &[&'a Value], path: &mut Path, visit: &mut impl FnM
             return;
         }
     }
-    let lookup = Lookup::new(node, at);
+    let lookup = Lookup::new(node, at, true);
     let mut children: Vec<(usize, &Segment, &Node, Values<'a>)> = Vec::new();
     let ordered = is_ordered(path);
     for (segment, below) in node.children() {
@@ -171,7 +171,7 @@ fn compare<'a>(node: &Node, live: &[&'a Value], declared: &[&'a Value], path: &m
             return;
         }
     }
-    let (live, declared) = (Lookup::new(node, live), Lookup::new(node, declared));
+    let (live, declared) = (Lookup::new(node, live, false), Lookup::new(node, declared, true));
     for (segment, below) in node.children() {
         path.push(segment.clone());
         compare(below, &live.step(segment), &declared.step(segment), path, out);
@@ -192,10 +192,10 @@ enum Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    fn new(node: &Node, at: &[&'a Value]) -> Self {
+    fn new(node: &Node, at: &[&'a Value], is_declared: bool) -> Self {
         match at {
             [Value::Object(members)] => Self::Members(members),
-            [Value::Array(items)] => Self::Items(Finder::new(items, node.children().iter().map(|(segment, _)| segment))),
+            [Value::Array(items)] => Self::Items(Finder::new(items, is_declared, node.children().iter().map(|(segment, _)| segment))),
             _ => Self::Nothing,
         }
     }
@@ -221,7 +221,7 @@ impl<'a> Lookup<'a> {
 pub fn step<'a>(value: &'a Value, segment: &Segment) -> Values<'a> {
     match (value, segment) {
         (Value::Object(members), Segment::Field(name)) => members.get(&**name).into_iter().collect(),
-        (Value::Array(list), _) => items::positions(list, segment).into_iter().filter_map(|position| list.get(position)).collect(),
+        (Value::Array(list), _) => items::declared_positions(list, segment).into_iter().filter_map(|position| list.get(position)).collect(),
         _ => Values::new(),
     }
 }
@@ -260,7 +260,7 @@ fn walk_orders(node: &Node, value: &Value, path: &mut Path, out: &mut Vec<(Path,
     if node.is_leaf() {
         return;
     }
-    let lookup = Lookup::new(node, &[value]);
+    let lookup = Lookup::new(node, &[value], true);
     if is_ordered(path) {
         let keyed = node.children().iter().filter(|(segment, _)| matches!(segment, Segment::Key(_)));
         let mut there: Vec<(usize, Segment)> =
@@ -360,6 +360,9 @@ mod tests {
         let found: Vec<String> =
             differences(&owned, &live, &declared).iter().map(|d| format!("{} {:?} {:?}", d.path, d.declared, d.live)).collect();
         assert_eq!(found, ["/spec/ports/[port=80,protocol=TCP]/nodePort value absent", "/spec/selector value value"]);
-        assert!(differences(&owned, &declared, &declared).is_empty());
+        let full = json!({"spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "protocol": "TCP", "nodePort": 1}]}});
+        assert!(differences(&owned, &full, &declared).is_empty());
+        // What the server keeps has all its keys: an item without one is none of ours.
+        assert_eq!(differences(&owned, &declared, &declared).len(), 1);
     }
 }

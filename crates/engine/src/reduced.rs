@@ -116,7 +116,9 @@ impl Guess<'_> {
             path.push(Segment::field(name));
             match (name.as_str(), member) {
                 ("finalizers", Value::Array(items)) => {
-                    items.iter().for_each(|item| self.set.insert_path(&path.join(Segment::Item(item.clone()))))
+                    for item in items {
+                        self.set.insert_path(&path.join(Segment::Item(item.clone())));
+                    }
                 }
                 ("ownerReferences", Value::Array(items)) => self.list(&["uid"], items, path),
                 // Labels and annotations have names of their own.

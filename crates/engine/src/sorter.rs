@@ -18,6 +18,9 @@ use crate::{
     redact,
 };
 
+/// Most managers named where none can be blamed.
+const CANDIDATES: usize = 5;
+
 /// Sorts the differences of one live object.
 pub struct Sorter<'a> {
     case: &'a Case<'a>,
@@ -153,6 +156,24 @@ impl<'a> Sorter<'a> {
         (!self.writer.as_ref().is_some_and(|writer| writer.wrote(holder))).then(|| holder.actor())
     }
 
+    /// Removals and admission leave no trace at the path; who wrote the object since it was deployed may have been it.
+    fn unattributed(&self) -> Actor {
+        let is_release = |entry: &Entry| self.writer.as_ref().is_some_and(|writer| writer.manager == entry.manager);
+        let mut since: Vec<&Entry> = self
+            .entries
+            .iter()
+            .filter(|entry| !is_release(entry) && entry.subresource != "status" && !not_after(entry.time, self.case.deployed_at))
+            .collect();
+        since.sort_by_key(|entry| std::cmp::Reverse(entry.time));
+        let mut candidates: Vec<String> = Vec::new();
+        for entry in since {
+            if candidates.len() < CANDIDATES && !candidates.contains(&entry.manager) {
+                candidates.push(entry.manager.clone());
+            }
+        }
+        Actor::unattributed(candidates)
+    }
+
     fn drift(&self, difference: &Difference<'_>, bound: Option<Value>, actor: Option<Actor>) -> Drift {
         let Difference { path, live, declared } = difference;
         let answered = match self.case.oracle {
@@ -163,16 +184,17 @@ impl<'a> Sorter<'a> {
         let gvk = &self.case.desired.key.gvk;
         let (change, reason) =
             if live.is_there() { (Change::Changed, Reason::FieldChanged) } else { (Change::Removed, Reason::FieldRemoved) };
+        // Of an item that is missing, all that is declared comes back.
+        let wanted = project::lookup(&self.case.desired.value, path);
         let finding = PathFinding {
             path: path.to_string(),
             change,
-            desired: redact::shown(gvk, path, declared.value()),
+            desired: redact::shown(gvk, path, wanted),
             accepted: redact::shown(gvk, path, accepted),
             live: redact::shown(gvk, path, live.value()),
-            actor: Some(actor.unwrap_or_else(|| Actor::unattributed(Vec::new()))),
+            actor: Some(actor.unwrap_or_else(|| self.unattributed())),
         };
-        // Of an item that is missing, all that is declared comes back.
-        let target = bound.or_else(|| project::lookup(&self.case.desired.value, path).cloned());
+        let target = bound.or_else(|| wanted.cloned());
         Drift { path: path.clone(), target, theirs: live.digest(), finding, reason }
     }
 
@@ -221,7 +243,7 @@ impl<'a> Sorter<'a> {
                 desired: Some(names(wanted)),
                 accepted: None,
                 live: Some(names(found)),
-                actor: Some(Actor::unattributed(Vec::new())),
+                actor: Some(self.unattributed()),
             };
             Drift { path, target: None, theirs, finding, reason: Reason::OrderChanged }
         };

@@ -79,7 +79,11 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let merged = options.listen == options.api_listen;
     let public = if merged { Listener::api(options.listen, sources.clone()).await? } else { Listener::public(options.listen, sources.clone()).await? };
     let private = if merged { None } else { Some(Listener::api(options.api_listen, sources).await?) };
-    tracing::info!(id = options.id, address = ?public.address(), api = ?private.as_ref().and_then(Listener::address), "listening");
+    for listener in [Some(&public), private.as_ref()].into_iter().flatten() {
+        if let Some(address) = listener.address() {
+            tracing::info!(id = options.id, %address, "listening");
+        }
+    }
 
     let reports = Reports::default();
     let (events, event_writer) = Events::new(client.clone(), reports.clone(), &options.id, Arc::clone(&metrics), Arc::clone(&clock));

@@ -72,7 +72,8 @@ pub fn helm(operation: Operation) -> Writer {
 /// A release object as deployed, judged before and in sync.
 pub fn deployed(manifest: &Value, operation: Operation) -> World {
     let gvk = Gvk::new(manifest["apiVersion"].as_str().unwrap(), manifest["kind"].as_str().unwrap());
-    let key = ObjectKey::new(Arc::new(gvk.clone()), manifest["metadata"]["namespace"].as_str(), manifest["metadata"]["name"].as_str().unwrap());
+    let key =
+        ObjectKey::new(Arc::new(gvk.clone()), manifest["metadata"]["namespace"].as_str(), manifest["metadata"]["name"].as_str().unwrap());
     let release = Release { namespace: "t".into(), name: "rel".into() };
     let value = normalise(manifest.clone(), &key, Some(&release));
     let owned = reduced::owned(&gvk, &value);
@@ -106,8 +107,8 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
 }
 
 impl World {
-    pub fn owned(&self) -> &OwnedSet {
-        self.owned.as_ref().unwrap()
+    pub fn owned(&self) -> OwnedSet {
+        self.owned.clone().unwrap_or_else(|| reduced::owned(&self.desired.key.gvk, &self.desired.value))
     }
 
     pub fn live(&mut self) -> &mut Value {
@@ -117,12 +118,20 @@ impl World {
     /// The object as a creation by `manager` leaves it.
     pub fn created(&self, manager: &str, operation: Operation, time: &str) -> Value {
         let mut object = self.desired.value.clone();
+        for port in object.pointer_mut("/spec/ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            port.as_object_mut().unwrap().entry("protocol").or_insert(json!("TCP"));
+        }
         (self.create_webhook)(&mut object);
         (self.webhook)(&mut object);
+        // Whoever creates an object by an update holds the defaults too.
+        let mut fields = self.owned();
+        if operation == Operation::Update {
+            fields.extend(&reduced::owned(&self.desired.key.gvk, &object));
+        }
         let metadata = object["metadata"].as_object_mut().unwrap();
         metadata.insert("uid".into(), json!("u-1"));
         metadata.insert("resourceVersion".into(), json!("7"));
-        metadata.insert("managedFields".into(), json!([entry(manager, operation, "", time, self.owned())]));
+        metadata.insert("managedFields".into(), json!([entry(manager, operation, "", time, &fields)]));
         object
     }
 
@@ -132,7 +141,7 @@ impl World {
     }
 
     pub fn edit_through(&mut self, manager: &str, subresource: &str, change: impl FnOnce(&mut Value)) {
-        let owned = self.owned().clone();
+        let owned = self.owned();
         let before = self.live().clone();
         change(self.live());
         let after = self.live().clone();
@@ -141,7 +150,11 @@ impl World {
             let set = if difference.live.is_there() { &mut changed } else { &mut gone };
             set.extend(&owned.below(&difference.path));
         }
-        let entries = after["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| {
+        let claimed = |object: &Value| reduced::owned(&self.desired.key.gvk, object);
+        let mut added = claimed(&after);
+        added.subtract(&claimed(&before));
+        changed.extend(&added);
+        let entries = before["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| {
             let mut fields = OwnedSet::from_fields_v1(&entry["fieldsV1"]);
             fields.subtract(&changed);
             fields.subtract(&gone);
@@ -149,7 +162,7 @@ impl World {
             entry["fieldsV1"] = fields.to_fields_v1();
             entry
         });
-        let mut entries: Vec<Value> = entries.collect();
+        let mut entries: Vec<Value> = entries.filter(|entry| entry["fieldsV1"] != json!({})).collect();
         if !changed.is_empty() {
             entries.push(entry(manager, Operation::Update, subresource, LATER, &changed));
         }
@@ -161,12 +174,12 @@ impl World {
     pub fn applied(&self) -> Value {
         let Some(live) = &self.live else { return self.created("holdfast", Operation::Apply, LATER) };
         let mut builder = Builder::new(live);
-        for leaf in project::leaves(self.owned(), &self.desired.value) {
+        for leaf in project::leaves(&self.owned(), &self.desired.value) {
             if let Some(value) = leaf.found.value() {
                 builder.set(&leaf.path, Some(value), &self.desired.value);
             }
         }
-        for (path, order) in project::orders(self.owned(), &self.desired.value) {
+        for (path, order) in project::orders(&self.owned(), &self.desired.value) {
             builder.reorder(&path.parent(), &order);
         }
         let mut object = builder.result().clone();
@@ -402,13 +415,19 @@ fn show(finding: &PathFinding) -> String {
         if !actor.subresource.is_empty() {
             let _ = write!(text, "/{}", actor.subresource);
         }
+        if !actor.candidates.is_empty() {
+            let _ = write!(text, " ({}?)", actor.candidates.join(", "));
+        }
     }
     text + "\n"
 }
 
 /// Accepts what was found before, as the hub remembers it.
 pub fn remembering(judgement: &Judgement) -> Baseline {
-    Baseline { in_sync: judgement.in_sync, accepted: judgement.accepted.iter().map(holdfast_engine::assess::AcceptedPath::remembered).collect() }
+    Baseline {
+        in_sync: judgement.in_sync,
+        accepted: judgement.accepted.iter().map(holdfast_engine::assess::AcceptedPath::remembered).collect(),
+    }
 }
 
 pub fn refusal(reason: Reason) -> Option<Refusal> {

@@ -53,8 +53,9 @@ impl Actor {
             summary = sum(&summary, &known.summary());
         }
         figures.contested_paths = summary.contested;
+        figures.queue_depth = self.queue.len() as u64;
         self.shared.metrics.set_cluster(&self.name, figures);
-        self.shared.metrics.set_load(self.queue.len() as u64, self.shared.states.bytes() as u64);
+        self.shared.metrics.set_state_bytes(self.shared.states.bytes() as u64);
         let status = DriftReportStatus {
             conditions: self.cluster_conditions(&summary),
             source: Some(Source { kind: SourceKind::Cluster, namespace: String::new(), name: self.name.name.to_string(), revision: None, desired_hash: None }),

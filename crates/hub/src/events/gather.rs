@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::{EventReason, Happening, Regarding};
 
 /// The same thing within this time is one Event.
-const SERIES: Duration = Duration::from_secs(600);
+const SERIES: Duration = Duration::from_mins(10);
 /// How often the count of a series is written.
-const REFRESH: Duration = Duration::from_secs(60);
+const REFRESH: Duration = Duration::from_mins(1);
 /// New Events that an object may get at once …
 const BURST: u32 = 5;
 /// … and how often it may get one more.
@@ -92,8 +92,17 @@ impl Gather {
             return false;
         }
         self.new.push_back(key.clone());
-        let series =
-            Series { note: happening.note, first: wall, last: wall, count: 1, first_seen: now, last_seen: now, stored: None, refresh_at: now, queued: true };
+        let series = Series {
+            note: happening.note,
+            first: wall,
+            last: wall,
+            count: 1,
+            first_seen: now,
+            last_seen: now,
+            stored: None,
+            refresh_at: now,
+            queued: true,
+        };
         self.series.insert(key, series);
         true
     }
@@ -120,7 +129,9 @@ impl Gather {
         if let Some(key) = ready.and_then(|index| self.new.remove(index)) {
             return self.draft(&key);
         }
-        let moved = |series: &Series| !series.queued && series.refresh_at <= now && series.stored.as_ref().is_some_and(|stored| stored.count < series.count);
+        let moved = |series: &Series| {
+            !series.queued && series.refresh_at <= now && series.stored.as_ref().is_some_and(|stored| stored.count < series.count)
+        };
         let key = self.series.iter().find(|(_, series)| moved(series)).map(|(key, _)| key.clone())?;
         self.draft(&key)
     }

@@ -132,10 +132,7 @@ impl EventWriter {
         let regarding = self.reference(&draft.key.regarding);
         let namespace = regarding.namespace.clone().unwrap_or_default();
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let series = EventSeries {
-            count: i32::try_from(draft.count).unwrap_or(i32::MAX),
-            last_observed_time: MicroTime(draft.last),
-        };
+        let series = EventSeries { count: i32::try_from(draft.count).unwrap_or(i32::MAX), last_observed_time: MicroTime(draft.last) };
         if let Some(name) = &draft.stored {
             let patch = Patch::Merge(json!({ "series": series }));
             match management::call(api.patch(name, &PatchParams::default(), &patch)).await {

@@ -13,7 +13,7 @@ const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 const PLURAL: &str = "clusters";
 
 /// How often to look again while the kind is served: a newer version may have appeared.
-const RECHECK_SERVED: Duration = Duration::from_secs(600);
+const RECHECK_SERVED: Duration = Duration::from_mins(10);
 /// How often to look again while it is not: Cluster API may have been installed.
 const RECHECK_ABSENT: Duration = Duration::from_secs(15);
 

@@ -58,4 +58,3 @@ fn cluster_name(secret: &SecretObject, identity: &KubeconfigSecret) -> Option<St
     }
     identity.cluster.clone().filter(|cluster| label == Some(cluster))
 }
-

@@ -45,8 +45,10 @@ fn merge(into: &mut Value, from: Value) {
 fn secret_object(name: &str, labels: &[(&str, &str)], data: &[(&str, &str)]) -> SecretObject {
     let labels: BTreeMap<_, _> = labels.iter().copied().collect();
     let data: BTreeMap<_, _> = data.iter().map(|(key, text)| (*key, k8s_openapi::ByteString(text.as_bytes().to_vec()))).collect();
-    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "fleet", "uid": format!("uid-{name}"), "labels": labels}, "data": data}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"metadata": {"name": name, "namespace": "fleet", "uid": format!("uid-{name}"), "labels": labels}, "data": data}),
+    )
+    .unwrap()
 }
 
 fn secret(name: &str, labels: &[(&str, &str)], kubeconfig: &str) -> Option<SecretInput> {
@@ -222,11 +224,7 @@ fn the_last_good_kubeconfig_outlives_its_secret_but_not_its_cluster() {
     assert!(entry(&still, "one").previous.is_some());
     assert_eq!(still, without);
 
-    let rejected = fold(
-        &inputs(vec![open_cluster()], vec![secret("one-kubeconfig", &[OF_ONE], "x").unwrap()]),
-        DefaultMode::Off,
-        &without,
-    );
+    let rejected = fold(&inputs(vec![open_cluster()], vec![secret("one-kubeconfig", &[OF_ONE], "x").unwrap()]), DefaultMode::Off, &without);
     assert!(entry(&rejected, "one").previous.is_none(), "what was replaced by something bad is not used any longer");
 
     let mut anew = open_cluster();
@@ -258,7 +256,8 @@ fn the_same_bytes_are_parsed_once() {
     let Credential::Ready(parsed) = &first.credential else { panic!() };
     let kubeconfig = good("t");
     let a = secret::reduce(secret_object("one-kubeconfig", &[OF_ONE], &[("value", &kubeconfig)]), None, &ServerPolicy::default()).unwrap();
-    let b = secret::reduce(secret_object("one-kubeconfig", &[OF_ONE], &[("value", &kubeconfig)]), Some(&a), &ServerPolicy::default()).unwrap();
+    let b =
+        secret::reduce(secret_object("one-kubeconfig", &[OF_ONE], &[("value", &kubeconfig)]), Some(&a), &ServerPolicy::default()).unwrap();
     let (Credential::Ready(a), Credential::Ready(b)) = (&a.credential, &b.credential) else { panic!() };
     assert!(Arc::ptr_eq(a, b));
     assert!(!Arc::ptr_eq(a, parsed));

@@ -3,11 +3,7 @@
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use holdfast_api::policy::DriftPolicy;
-use k8s_openapi::{
-    ByteString,
-    api::core::v1::Secret,
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Resource, ResourceExt,
     core::{ApiResource, DynamicResourceScope},
@@ -81,7 +77,8 @@ impl ClusterObject {
 
 impl ClusterStatus {
     fn initialised(&self) -> bool {
-        let by_condition = |condition: &ClusterCondition| condition.kind == INITIALISED_CONDITION && condition.status.as_deref() == Some("True");
+        let by_condition =
+            |condition: &ClusterCondition| condition.kind == INITIALISED_CONDITION && condition.status.as_deref() == Some("True");
         self.control_plane_ready == Some(true)
             || self.initialization.as_ref().is_some_and(|initialization| initialization.control_plane_initialized == Some(true))
             || self.conditions.as_ref().is_some_and(|conditions| conditions.iter().any(by_condition))

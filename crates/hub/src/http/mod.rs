@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, fmt::Write as _, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -140,10 +140,11 @@ async fn readyz(State(sources): State<Sources>) -> Response {
 }
 
 async fn tasks(State(sources): State<Sources>) -> Response {
-    let mut page = String::new();
-    for task in sources.supervisor.dump() {
-        // Writing to a String cannot fail.
-        let _: fmt::Result = writeln!(page, "{:?}\t{}s\trestarts={}\t{}", task.state, task.age.as_secs(), task.restarts, task.path);
-    }
-    page.into_response()
+    let lines: Vec<String> = sources
+        .supervisor
+        .dump()
+        .into_iter()
+        .map(|task| format!("{:?}\t{}s\trestarts={}\t{}\n", task.state, task.age.as_secs(), task.restarts, task.path))
+        .collect();
+    lines.concat().into_response()
 }

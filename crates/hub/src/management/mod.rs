@@ -4,11 +4,7 @@ pub(crate) mod slim;
 
 use std::{future::Future, time::Duration};
 
-use kube::{
-    Client, Config, Error,
-    client::ClientBuilder,
-    runtime::watcher,
-};
+use kube::{Client, Config, Error, client::ClientBuilder, runtime::watcher};
 use tokio::time::timeout;
 use tower::{BoxError, util::MapFutureLayer};
 

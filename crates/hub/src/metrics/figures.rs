@@ -57,6 +57,8 @@ pub struct ClusterFigures {
     pub deviations: [u64; DeviationReason::ALL.len()],
     /// Paths somebody fights over.
     pub contested_paths: u64,
+    /// Objects that wait to be judged.
+    pub queue_depth: u64,
 }
 
 impl ClusterFigures {
@@ -68,6 +70,7 @@ impl ClusterFigures {
             objects: [0; Verdict::ALL.len()],
             deviations: [0; DeviationReason::ALL.len()],
             contested_paths: 0,
+            queue_depth: 0,
         }
     }
 }
@@ -94,6 +97,7 @@ impl Figures {
             add(&mut total.objects, &figures.objects);
             add(&mut total.deviations, &figures.deviations);
             total.contested_paths += figures.contested_paths;
+            total.queue_depth += figures.queue_depth;
         }
         total
     }

@@ -107,7 +107,11 @@ impl Metrics {
             correction_seconds: make.histogram("correction_seconds", "From the event of a drift to the acknowledged write.")?,
             detection_seconds: make.histogram("detection_seconds", "From the time a manager's write was recorded to the verdict.")?,
             workload_requests: make.counters("workload_requests_total", "Requests to workload clusters.", &["verb", "code"])?,
-            oracle_requests: make.counters("oracle_requests_total", "Dry-runs that ask the server what it makes of an object.", &["outcome"])?,
+            oracle_requests: make.counters(
+                "oracle_requests_total",
+                "Dry-runs that ask the server what it makes of an object.",
+                &["outcome"],
+            )?,
             watch_restarts: make.counters("watch_restarts_total", "Watches that had to start again.", &["reason"])?,
             kubeconfig_rejected: make.counters("kubeconfig_rejected_total", "Kubeconfig Secrets that are not used.", &["reason"])?,
             events_dropped: make.counter("events_dropped_total", "Kubernetes Events that were not written.")?,
@@ -167,10 +171,9 @@ impl Metrics {
         self.clusters_unowned.set(signed(count));
     }
 
-    /// Objects that wait to be judged, and memory the hash state takes.
-    pub fn set_load(&self, queue_depth: u64, state_bytes: u64) {
-        self.queue_depth.set(signed(queue_depth));
-        self.state_bytes.set(signed(state_bytes));
+    /// Memory the hash state of all clusters takes.
+    pub fn set_state_bytes(&self, bytes: u64) {
+        self.state_bytes.set(signed(bytes));
     }
 
     /// What is true of a cluster now; replaces what was said before.
@@ -207,6 +210,7 @@ impl Metrics {
             self.deviations.with_label_values(&[reason.as_str()]).set(signed(count));
         }
         self.contested_paths.set(signed(total.contested_paths));
+        self.queue_depth.set(signed(total.queue_depth));
         self.cluster_up.reset();
         for (cluster, up) in figures.up() {
             self.cluster_up.with_label_values(&[&*cluster.namespace, &*cluster.name]).set(i64::from(up));

@@ -13,6 +13,7 @@ fn the_page_is_as_promised() {
     figures.objects[2] = 1;
     figures.deviations[1] = 3;
     figures.contested_paths = 1;
+    figures.queue_depth = 4;
     metrics.set_cluster(&ClusterName::new("fleet", "one"), figures);
     metrics.set_cluster(&ClusterName::new("fleet", "two"), ClusterFigures::new(ClusterState::Unreachable));
     metrics.drift_detected("Deployment", Change::Changed);
@@ -22,8 +23,13 @@ fn the_page_is_as_promised() {
     metrics.oracle_asked(OracleOutcome::Answered);
     metrics.kubeconfig_rejected(Rejection::Exec);
     metrics.event_dropped();
-    metrics.set_load(4, 2048);
-    metrics.observe(Observed { verb: holdfast_fleet::transport::Verb::Get, dry_run: false, status: Some(::http::StatusCode::OK), elapsed: Duration::ZERO });
+    metrics.set_state_bytes(2048);
+    metrics.observe(Observed {
+        verb: holdfast_fleet::transport::Verb::Get,
+        dry_run: false,
+        status: Some(::http::StatusCode::OK),
+        elapsed: Duration::ZERO,
+    });
     metrics.observe(Observed { verb: holdfast_fleet::transport::Verb::Patch, dry_run: true, status: None, elapsed: Duration::ZERO });
 
     let golden = include_str!("golden.txt");

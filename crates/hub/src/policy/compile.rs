@@ -191,11 +191,7 @@ impl ReleaseMatcher {
                 .transpose()
                 .map_err(|problem| at(&format!("spec.releases[{index}].{name}"), Problem::Glob(problem)))
         };
-        Ok(Self {
-            name: glob(&release.name, "name")?,
-            namespace: glob(&release.namespace, "namespace")?,
-            trust: release.trust.is_some(),
-        })
+        Ok(Self { name: glob(&release.name, "name")?, namespace: glob(&release.namespace, "namespace")?, trust: release.trust.is_some() })
     }
 
     fn matches(&self, namespace: &str, name: &str) -> bool {

@@ -32,9 +32,10 @@ impl Ignore {
         if rule.paths.is_empty() && rule.managers.is_empty() {
             return Err(at(field, Problem::EmptyIgnoreRule));
         }
-        let patterns = rule.paths.iter().enumerate().map(|(index, path)| {
-            Pattern::parse(path).map_err(|problem| at(&format!("{field}.paths[{index}]"), Problem::Path(problem)))
-        });
+        let patterns =
+            rule.paths.iter().enumerate().map(|(index, path)| {
+                Pattern::parse(path).map_err(|problem| at(&format!("{field}.paths[{index}]"), Problem::Path(problem)))
+            });
         let managers = rule.managers.iter().enumerate().map(|(index, manager)| {
             Glob::parse(manager).map_err(|problem| at(&format!("{field}.managers[{index}]"), Problem::Glob(problem)))
         });

@@ -1,12 +1,6 @@
 //! Writes to each policy what became of it: whether it is in force, and for how many clusters and releases.
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use holdfast_api::{
     condition::{Condition, Truth, keep_transition_times},
@@ -183,12 +177,7 @@ fn status_of(
     }
     let in_force = acceptance.result.is_ok();
     let count = |number: Option<u64>| in_force.then(|| i64::try_from(number.unwrap_or_default()).unwrap_or(i64::MAX));
-    DriftPolicyStatus {
-        conditions,
-        clusters: count(clusters),
-        releases: count(releases),
-        observed_generation: Some(acceptance.generation),
-    }
+    DriftPolicyStatus { conditions, clusters: count(clusters), releases: count(releases), observed_generation: Some(acceptance.generation) }
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_api::report::{DriftReportSpec, DriftReportStatus};
 use holdfast_api::condition::keep_transition_times;
+use holdfast_api::report::{DriftReportSpec, DriftReportStatus};
 
 use super::ReportKey;
 use crate::fleet_view::OwnerRef;

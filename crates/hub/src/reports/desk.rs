@@ -68,18 +68,7 @@ pub struct Job {
 
 impl Slot {
     fn new(key: ReportKey, owner: OwnerRef, want: Option<Arc<DriftReportStatus>>) -> Self {
-        Self {
-            key,
-            owner,
-            want,
-            edition: 0,
-            writing: false,
-            due: None,
-            last_write: None,
-            failures: None,
-            answer: None,
-            disturbed: false,
-        }
+        Self { key, owner, want, edition: 0, writing: false, due: None, last_write: None, failures: None, answer: None, disturbed: false }
     }
 
     /// What is to be done about the report as it is stored; `None` where it is as it should be.
@@ -201,7 +190,9 @@ impl Desk {
                 continue;
             };
             slot.writing = true;
-            let stored = live.and_then(|live| live.content.status.as_ref()).or_else(|| slot.answer.as_ref().and_then(|(_, content)| content.status.as_ref()));
+            let stored = live
+                .and_then(|live| live.content.status.as_ref())
+                .or_else(|| slot.answer.as_ref().and_then(|(_, content)| content.status.as_ref()));
             let status = match (&slot.want, stored) {
                 (Some(want), Some(stored)) => Arc::new(settled(stored, DriftReportStatus::clone(want))),
                 (Some(want), None) => Arc::clone(want),

@@ -57,7 +57,9 @@ impl SourceId {
     /// Reads what `Display` writes.
     fn parse(text: &str) -> Option<Self> {
         let (word, rest) = text.split_once(' ')?;
-        let kind = [SourceKind::Cluster, SourceKind::HelmRelease, SourceKind::Manifests].into_iter().find(|kind| Self::kind_word(*kind) == word)?;
+        let kind = [SourceKind::Cluster, SourceKind::HelmRelease, SourceKind::Manifests]
+            .into_iter()
+            .find(|kind| Self::kind_word(*kind) == word)?;
         let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
         Some(Self { kind, namespace: namespace.to_owned(), name: name.to_owned() })
     }
@@ -95,10 +97,7 @@ impl ReportKey {
             "" => format!("{}.{}", SourceId::kind_word(self.source.kind), self.source.name),
             namespace => format!("{}.{namespace}.{}", SourceId::kind_word(self.source.kind), self.source.name),
         };
-        BTreeMap::from([
-            (CLUSTER_NAME_LABEL.to_owned(), label_value(&self.cluster.name)),
-            (SOURCE_LABEL.to_owned(), label_value(&source)),
-        ])
+        BTreeMap::from([(CLUSTER_NAME_LABEL.to_owned(), label_value(&self.cluster.name)), (SOURCE_LABEL.to_owned(), label_value(&source))])
     }
 
     pub(super) fn spec(&self) -> DriftReportSpec {
@@ -127,14 +126,10 @@ fn hashed(readable: &str, parts: &[&str]) -> String {
         digest.update(part.len().to_be_bytes());
         digest.update(part);
     }
-    let mut hash = String::with_capacity(64);
-    for byte in digest.finalize() {
-        // Writing to a String cannot fail.
-        let _: fmt::Result = write!(hash, "{byte:02x}");
-    }
-    hash.truncate(HASH_DIGITS);
-    let word: String =
-        readable.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(MAX - HASH_DIGITS - 1).collect();
+    // Fifteen hexadecimal digits are sixty bits.
+    let hash = digest.finalize().iter().take(8).fold(0_u64, |hash, byte| hash << 8 | u64::from(*byte)) >> 4;
+    let hash = format!("{hash:0HASH_DIGITS$x}");
+    let word: String = readable.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(MAX - HASH_DIGITS - 1).collect();
     let word = word.trim_matches('-');
     if word.is_empty() { format!("x-{hash}") } else { format!("{word}-{hash}") }
 }

@@ -70,7 +70,10 @@ impl ServerState {
 }
 
 impl Server {
-    async fn answer(self: Arc<Self>, request: Request<Body>) -> Result<Response<StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>, Infallible> {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Body>,
+    ) -> Result<Response<StreamBody<stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>, Infallible> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -94,7 +97,8 @@ impl Server {
                 sender.try_send(Bytes::from(answer.to_string())).unwrap();
             }
         }
-        let frames = stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|bytes| (Ok(Frame::data(bytes)), receiver)) });
+        let frames =
+            stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|bytes| (Ok(Frame::data(bytes)), receiver)) });
         let body: stream::BoxStream<'static, _> = Box::pin(frames);
         Ok(Response::builder().status(code).body(StreamBody::new(body)).unwrap())
     }

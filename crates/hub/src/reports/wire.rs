@@ -182,7 +182,10 @@ async fn put_status(
 }
 
 async fn delete(api: &Api<ReportObject>, name: &ObjectName, uid: &str) -> Result<Written, Failure> {
-    let params = DeleteParams { preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }), ..DeleteParams::default() };
+    let params = DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    };
     match management::call(api.delete(&name.name, &params)).await {
         Ok(_) | Err(Failure::NotFound) => Ok(Written::Gone),
         Err(Failure::Conflict) => read(api, name).await.map(Written::Overtaken),

@@ -42,10 +42,7 @@ metadata:
 "
             ),
         ),
-        (
-            "service-account.yaml",
-            format!("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {ACCOUNT}\n  namespace: {NAMESPACE}\n"),
-        ),
+        ("service-account.yaml", format!("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {ACCOUNT}\n  namespace: {NAMESPACE}\n")),
         (
             "service.yaml",
             format!(

@@ -14,6 +14,9 @@ pub fn files() -> Result<Vec<(String, String)>> {
         resources.push_str(&format!("- {file}\n"));
         files.push((format!("crds/{file}"), serde_saphyr::to_string(&definition).with_context(|| format!("cannot write {name} as YAML"))?));
     }
-    files.push(("crds/kustomization.yaml".to_owned(), format!("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{resources}")));
+    files.push((
+        "crds/kustomization.yaml".to_owned(),
+        format!("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n{resources}"),
+    ));
     Ok(files)
 }

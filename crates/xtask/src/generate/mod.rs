@@ -38,7 +38,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests");
     let files = files()?;
     let stale = stale(&root, &files)?;
-    let wrong: Vec<&String> = files.iter().filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(text)).map(|(path, _)| path).collect();
+    let wrong: Vec<&String> =
+        files.iter().filter(|(path, text)| fs::read_to_string(root.join(path)).ok().as_ref() != Some(text)).map(|(path, _)| path).collect();
     if arguments.check {
         if wrong.is_empty() && stale.is_empty() {
             return Ok(());

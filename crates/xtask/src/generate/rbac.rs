@@ -45,7 +45,12 @@ const KINDS: [(&str, &[&str]); 16] = [
 /// Kinds that admission policies do not apply to, so that nothing could keep a dry-run right from being used for real.
 const ADMISSION: (&str, &[&str]) = (
     "admissionregistration.k8s.io",
-    &["mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations"],
+    &[
+        "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "validatingwebhookconfigurations",
+    ],
 );
 const RBAC: (&str, &[&str]) = ("rbac.authorization.k8s.io", &["clusterrolebindings", "clusterroles", "rolebindings", "roles"]);
 
@@ -73,7 +78,12 @@ namespace, in place of the ClusterRoleBinding.",
         "holdfast-hub",
         &[
             Rule::new("Which clusters there are, and whether they may be touched.", "cluster.x-k8s.io", &["clusters"], READ),
-            Rule::new("Their kubeconfigs. RBAC cannot narrow this down to labelled Secrets; the hub asks for no others.", "", &["secrets"], READ),
+            Rule::new(
+                "Their kubeconfigs. RBAC cannot narrow this down to labelled Secrets; the hub asks for no others.",
+                "",
+                &["secrets"],
+                READ,
+            ),
             Rule::new("What is to be done.", "holdfast.dev", &["driftpolicies"], READ),
             Rule::new("Whether a policy is in force.", "holdfast.dev", &["driftpolicies/status"], &["patch"]),
             Rule::new("What was found.", "holdfast.dev", &["driftreports"], &["get", "list", "watch", "create", "patch", "delete"]),
@@ -149,7 +159,8 @@ reported as refused with the reason Forbidden, while everything else goes on.",
     page.account();
     page.read_role();
     page.custom_role("get, list, watch, patch, create");
-    let write = KINDS.iter().chain([&ADMISSION]).map(|(group, kinds)| Rule::new("", group, kinds, &["patch", "create"])).collect::<Vec<_>>();
+    let write =
+        KINDS.iter().chain([&ADMISSION]).map(|(group, kinds)| Rule::new("", group, kinds, &["patch", "create"])).collect::<Vec<_>>();
     page.role("holdfast-correct", &write);
     page.binding("holdfast-correct");
     page.comment(
@@ -158,10 +169,7 @@ and `bind`. Whoever may do that can make himself an administrator: leave these t
     );
     page.role(
         "holdfast-correct-rbac",
-        &[
-            Rule::new("", RBAC.0, RBAC.1, &["patch", "create"]),
-            Rule::new("", RBAC.0, &["clusterroles", "roles"], &["escalate", "bind"]),
-        ],
+        &[Rule::new("", RBAC.0, RBAC.1, &["patch", "create"]), Rule::new("", RBAC.0, &["clusterroles", "roles"], &["escalate", "bind"])],
     );
     page.binding("holdfast-correct-rbac");
     page.text
@@ -266,7 +274,9 @@ subjects:
 
     fn custom_role(&mut self, verbs: &str) {
         self.comment(&format!("Custom resources: give a rule for each API group that your charts use, with the verbs {verbs}."));
-        self.document("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: holdfast-custom-resources\nrules: []\n");
+        self.document(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: holdfast-custom-resources\nrules: []\n",
+        );
         self.binding("holdfast-custom-resources");
     }
 }

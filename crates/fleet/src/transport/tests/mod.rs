@@ -194,6 +194,16 @@ async fn a_closed_connection_ends_its_streams_and_the_next_request_opens_another
 }
 
 #[tokio::test]
+async fn a_watch_outlives_the_connection_it_was_opened_on() {
+    let server = TestServer::start(&CA).await;
+    let connection = connection(&with_token(&server.url(), &CA, "one"));
+    let mut body = watch(&connection).await;
+    drop(connection);
+    server.send_line("still here\n");
+    assert_eq!(next_chunk(&mut body).await.unwrap().unwrap(), "still here\n");
+}
+
+#[tokio::test]
 async fn a_silent_connection_is_given_up_by_pings() {
     let server = TestServer::start(&CA).await;
     let relay = TcpListener::bind("127.0.0.1:0").await.unwrap();
