@@ -1,6 +1,6 @@
 //! The definitions on a real API server: which policies it takes, what it fills in, what it says about the others.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy allows it in test functions, not in their helpers")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "clippy allows it in test functions, not in their helpers")]
 
 use std::time::Duration;
 

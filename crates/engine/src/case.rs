@@ -118,6 +118,8 @@ pub struct Case<'a> {
     pub oracle: Answer<'a>,
     /// Dry-run create of the declared object under a throw-away name.
     pub create: Answer<'a>,
+    /// Server-side-apply dry-run of the declared object under a throw-away name; its answer told [`Case::owned`].
+    pub claims: Answer<'a>,
     /// Dry-run of the very request that would be sent.
     pub proof: Answer<'a>,
     /// Whether the release is still the judged one.

@@ -4,7 +4,7 @@ use holdfast_api::report::{Action, PathFinding, Reason, Verdict};
 use serde_json::Value;
 
 use crate::{
-    answer::{Answer, Fence, Live},
+    answer::{Answer, Fence, Live, Refusal},
     assess::{AcceptedPath, Assessment, Drift, assess},
     canonical::Digest,
     case::{Case, Permit},
@@ -36,11 +36,14 @@ pub enum Step {
 
 /// Questions to the API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Ask {
     /// Forced server-side-apply dry-run of the declared object as manager `holdfast`.
     pub oracle: bool,
     /// Dry-run create under a throw-away name.
     pub create: bool,
+    /// Server-side-apply dry-run under a throw-away name: tells the claimed paths where what is there makes the oracle fail.
+    pub claims: bool,
     /// Consistent list of the release's records.
     pub fence: bool,
 }
@@ -117,7 +120,7 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
     if assessment.needs.oracle || assessment.needs.create {
         // The record list runs beside the oracle: a correction needs both.
         let fence = assessment.needs.oracle && case.baseline.is_some() && case.permit == Permit::Write && case.fence == Fence::NotAsked;
-        return Step::Ask(Ask { oracle: assessment.needs.oracle, create: assessment.needs.create, fence });
+        return Step::Ask(Ask { oracle: assessment.needs.oracle, create: assessment.needs.create, claims: false, fence });
     }
     if assessment.is_in_sync() {
         return done(in_sync(owned, live, assessment));
@@ -145,6 +148,14 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
 fn unowned(case: &Case<'_>) -> Step {
     let (reason, message) = match case.oracle {
         Answer::NotAsked => return Step::Ask(Ask { oracle: true, ..Ask::default() }),
+        // A changed list key or an immutable field of the live object may be all the server minds: the claims are the same under
+        // any name. What is found then is judged at first sight, which needs the dry-run create.
+        Answer::Refused(Refusal { reason: Reason::Invalid | Reason::Immutable | Reason::AdmissionDenied, .. })
+            if matches!(case.claims, Answer::NotAsked) =>
+        {
+            let create = case.baseline.is_none() && matches!(case.create, Answer::NotAsked);
+            return Step::Ask(Ask { claims: true, create, ..Ask::default() });
+        }
         Answer::Given(_) => (Reason::ServerError, "the answer to the dry-run did not tell which fields the manifest claims".to_owned()),
         Answer::Refused(refusal) if refusal.fields.is_empty() => {
             (refusal.reason, "the server refuses the manifest in a dry-run".to_owned())

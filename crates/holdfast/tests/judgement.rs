@@ -1,5 +1,24 @@
-//! The built program against real control planes; see `support`.
+//! How drift is judged: nothing at rest, admission accepted, and field cases of other tools with their siblings.
 
 #![allow(clippy::unwrap_used, reason = "clippy allows it in test functions, not in their helpers")]
 
 mod support;
+
+#[path = "judgement/admission.rs"]
+mod admission;
+#[path = "judgement/autoscalers.rs"]
+mod autoscalers;
+#[path = "judgement/case.rs"]
+mod case;
+#[path = "judgement/documents.rs"]
+mod documents;
+#[path = "judgement/managers.rs"]
+mod managers;
+#[path = "judgement/owners.rs"]
+mod owners;
+#[path = "judgement/rest.rs"]
+mod rest;
+#[path = "judgement/secrets.rs"]
+mod secrets;
+#[path = "judgement/server_values.rs"]
+mod server_values;

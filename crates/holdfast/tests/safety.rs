@@ -1,5 +1,33 @@
-//! The built program against real control planes; see `support`.
+//! The built program against real control planes: what it must never do, and how it stands at its edges.
+//!
+//! Most tests deploy releases by hand (see `fixture`): the objects as any field manager, and the records beside them.
 
 #![allow(clippy::unwrap_used, reason = "clippy allows it in test functions, not in their helpers")]
 
 mod support;
+
+#[path = "safety/fixture.rs"]
+mod fixture;
+
+#[path = "safety/claims.rs"]
+mod claims;
+#[path = "safety/clusters.rs"]
+mod clusters;
+#[path = "safety/contests.rs"]
+mod contests;
+#[path = "safety/fence.rs"]
+mod fence;
+#[path = "safety/ignoring.rs"]
+mod ignoring;
+#[path = "safety/kubeconfigs.rs"]
+mod kubeconfigs;
+#[path = "safety/ownership.rs"]
+mod ownership;
+#[path = "safety/policies.rs"]
+mod policies;
+#[path = "safety/process.rs"]
+mod process;
+#[path = "safety/run_once.rs"]
+mod run_once;
+#[path = "safety/scaling.rs"]
+mod scaling;

@@ -162,10 +162,9 @@ async fn registry(shared: Arc<Shared>, mut fleet: watch::Receiver<Arc<FleetView>
         let view = Arc::clone(&fleet.borrow_and_update());
         if view.complete {
             let gone: Vec<ClusterName> = running.keys().filter(|name| !view.guards(name)).cloned().collect();
+            let scopes: Vec<Supervisor> = gone.iter().filter_map(|name| running.remove(name)).collect();
+            futures::future::join_all(scopes.iter().map(|scope| scope.stop(RELEASE_WITHIN))).await;
             for name in gone {
-                if let Some(scope) = running.remove(&name) {
-                    scope.stop(RELEASE_WITHIN).await;
-                }
                 shared.metrics.remove_cluster(&name);
                 shared.releases.remove(&name);
                 shared.reports.retire_cluster(&name);

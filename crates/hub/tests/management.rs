@@ -1,6 +1,6 @@
 //! The management-cluster side on real control planes, with the rights that `manifests/rbac` gives and no others.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "clippy allows it in test functions, not in their helpers")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "clippy allows it in test functions, not in their helpers")]
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -153,6 +153,8 @@ async fn a_fleet_is_seen_and_reported() {
     for file in [
         "base/namespace.yaml",
         "base/service-account.yaml",
+        "base/service.yaml",
+        "base/deployment.yaml",
         "rbac/management.yaml",
         "crds/driftpolicies.holdfast.dev.yaml",
         "crds/driftreports.holdfast.dev.yaml",
@@ -335,7 +337,7 @@ async fn nothing_moves_at_rest(mgmt: &ControlPlane, hub: &Hub) {
     assert!(Arc::ptr_eq(&before, &view.borrow()), "nobody was woken");
 }
 
-async fn code_of(outcome: Result<Value>) -> u16 {
+fn code_of(outcome: Result<Value>) -> u16 {
     match outcome {
         Ok(_) => 200,
         Err(error) => status_code(&error).unwrap_or_else(|| panic!("{error:#}")),
@@ -348,7 +350,7 @@ async fn apply(client: &Client, target: &Target, object: &Value, dry_run: bool) 
     let uri = format!("{}?fieldManager=holdfast&force=true{dry_run}", target.path());
     let request =
         http::Request::patch(uri).header("content-type", "application/apply-patch+yaml").body(serde_json::to_vec(object).unwrap()).unwrap();
-    code_of(client.request::<Value>(request).await.map_err(Into::into)).await
+    code_of(client.request::<Value>(request).await.map_err(Into::into))
 }
 
 /// What the accounts of `rbac/workload-*.yaml` may do, and above all what they may not.
@@ -384,14 +386,14 @@ async fn a_workload_cluster_gives_the_rights_each_mode_needs() {
     assert_eq!(apply(&client, &missing, &config("missing"), true).await, 200, "a dry-run of a missing one");
     assert_eq!(apply(&client, &here, &config("here"), false).await, 403);
     assert_eq!(apply(&client, &missing, &config("missing"), false).await, 403);
-    assert_eq!(code_of(holdfast.json_patch(&here, &json!([{"op": "replace", "path": "/data/a", "value": "2"}])).await).await, 403);
-    assert_eq!(code_of(holdfast.create(&missing, &config("missing")).await).await, 403);
-    assert_eq!(code_of(holdfast.delete(&here).await).await, 403);
+    assert_eq!(code_of(holdfast.json_patch(&here, &json!([{"op": "replace", "path": "/data/a", "value": "2"}])).await), 403);
+    assert_eq!(code_of(holdfast.create(&missing, &config("missing")).await), 403);
+    assert_eq!(code_of(holdfast.delete(&here).await), 403);
     assert_eq!(apply(&client, &role, &role_object, true).await, 403, "rights one does not have cannot even be tried");
     for target in [Target::secret("shop", "none"), Target::configmap("shop", "none")] {
-        assert_eq!(code_of(holdfast.get(&target).await).await, 404, "reading is allowed");
+        assert_eq!(code_of(holdfast.get(&target).await), 404, "reading is allowed");
     }
-    assert_eq!(code_of(holdfast.get(&role).await).await, 200);
+    assert_eq!(code_of(holdfast.get(&role).await), 200);
     assert!(work.audit_since(mark).await.unwrap().by_user(HUB).writes().filter(|call| call.code.is_none_or(|code| code < 300)).is_empty());
 
     for plural in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
@@ -406,10 +408,10 @@ async fn a_workload_cluster_gives_the_rights_each_mode_needs() {
     })
     .await
     .unwrap();
-    assert_eq!(code_of(holdfast.json_patch(&here, &json!([{"op": "replace", "path": "/data/a", "value": "2"}])).await).await, 200);
-    assert_eq!(code_of(holdfast.create(&missing, &config("missing")).await).await, 200);
+    assert_eq!(code_of(holdfast.json_patch(&here, &json!([{"op": "replace", "path": "/data/a", "value": "2"}])).await), 200);
+    assert_eq!(code_of(holdfast.create(&missing, &config("missing")).await), 200);
     assert_eq!(apply(&client, &role, &role_object, false).await, 200);
-    assert_eq!(code_of(holdfast.delete(&here).await).await, 403, "nothing is deleted");
+    assert_eq!(code_of(holdfast.delete(&here).await), 403, "nothing is deleted");
     let status = Target::custom("apps", "v1", "deployments", "shop", "none").status();
-    assert_eq!(code_of(holdfast.merge_patch(&status, &json!({"status": {}})).await).await, 403, "no status is written");
+    assert_eq!(code_of(holdfast.merge_patch(&status, &json!({"status": {}})).await), 403, "no status is written");
 }

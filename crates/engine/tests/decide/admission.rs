@@ -40,39 +40,33 @@ fn a_rewritten_image_is_accepted_at_first_sight_and_later() {
         world.webhook = mirror;
         world.live = Some(world.created("helm", operation, DEPLOYED));
         // A new webhook, met by an object with a baseline: no write either.
-        assert_eq!(
-            world.play(),
-            text(
-                r#"
-                    read
-                    ask oracle fence
-                    InSync None AsDeclared: as declared
-                      /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value
-                "#
-            )
+        plays(
+            &world,
+            r"
+                read
+                ask oracle fence
+                InSync None AsDeclared: as declared
+                  /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value
+            ",
         );
         world.baseline = None;
-        assert_eq!(
-            world.play(),
-            text(
-                r#"
-                    read
-                    ask oracle
-                    InSync None AsDeclared: as declared
-                      /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value
-                "#
-            )
+        plays(
+            &world,
+            r"
+                read
+                ask oracle
+                InSync None AsDeclared: as declared
+                  /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value
+            ",
         );
     }
-    assert_eq!(
-        mirrored(Update).play(),
-        text(
-            r#"
-                read
-                InSync None AsDeclared: as declared
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
-            "#
-        )
+    plays(
+        &mirrored(Update),
+        r"
+            read
+            InSync None AsDeclared: as declared
+              /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
+        ",
     );
 }
 
@@ -80,35 +74,31 @@ fn a_rewritten_image_is_accepted_at_first_sight_and_later() {
 fn drift_beside_it_is_corrected_without_touching_it() {
     let mut world = mirrored(Update);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/replicas 2
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 2
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+              /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
+        "#,
     );
     let mut world = mirrored(Apply);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                apply as helm/Apply
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle fence
+            apply as helm/Apply
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+              /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
+        ",
     );
 }
 
@@ -126,20 +116,18 @@ fn drift_on_the_mutated_path_gets_the_declared_value_and_one_prefix() {
     }
     let mut world = mirrored(Update);
     world.edit("kubectl-set", |live| live["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil:1"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/image "img:1"
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" accepted "mirror/img:1" live "evil:1" by kubectl-set/Update
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/image "img:1"
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" accepted "mirror/img:1" live "evil:1" by kubectl-set/Update
+              /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
+        "#,
     );
 }
 
@@ -155,18 +143,16 @@ fn another_spelling_is_normalised() {
     };
     world.live = Some(world.created("helm", Update, DEPLOYED));
     world.baseline = None;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                InSync None AsDeclared: as declared
-                  /spec/strategy/rollingUpdate accepted Normalized: the server makes this of the declared value
-                  /spec/template/spec/containers/[name=c]/resources/limits/cpu accepted Normalized: the server makes this of the declared value
-                  /spec/template/spec/containers/[name=c]/resources/limits/memory accepted Normalized: the server makes this of the declared value
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            InSync None AsDeclared: as declared
+              /spec/strategy/rollingUpdate accepted Normalized: the server makes this of the declared value
+              /spec/template/spec/containers/[name=c]/resources/limits/cpu accepted Normalized: the server makes this of the declared value
+              /spec/template/spec/containers/[name=c]/resources/limits/memory accepted Normalized: the server makes this of the declared value
+        ",
     );
     world.baseline = Some(remembering(&world.judged().0));
     assert_eq!(world.judged().0.reason, Reason::AsDeclared);
@@ -182,21 +168,19 @@ fn a_write_that_would_change_more_is_not_sent() {
     let mut world = deployed(&deployment(), Update);
     world.webhook = mirror;
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/replicas 2
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 2
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+              /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value
+        "#,
     );
 }
 
@@ -208,17 +192,15 @@ fn a_webhook_that_answers_something_else_each_time_stops_the_write() {
         object["spec"]["template"]["metadata"]["annotations"] = json!({"nonce": CALLS.fetch_add(1, Ordering::Relaxed).to_string()});
     };
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
+    plays(
+        &world,
+        r"
             read
             ask oracle fence
             prove
             Drifted Deferred AdmissionUnstable: the correction would change more than what drifted
               /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-        "#
-        )
+        ",
     );
 }
 
@@ -229,17 +211,15 @@ fn a_server_that_undoes_the_correction_is_not_asked_again_and_again() {
     world.oracle = refusal(Reason::Immutable);
     world.webhook = |object| object["spec"]["replicas"] = json!(5);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                Drifted Deferred AdmissionUnstable: the server turns the correction back into what is there
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle fence
+            prove
+            Drifted Deferred AdmissionUnstable: the server turns the correction back into what is there
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        ",
     );
 }
 
@@ -266,33 +246,29 @@ fn a_refused_question_with_a_baseline_is_drift_by_comparison() {
     let mut world = deployed(&deployment(), Update);
     world.oracle = refusal(Reason::Immutable);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/replicas 2
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 2
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        "#,
     );
     world.proof = refusal(Reason::Immutable);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                Refused Reported Immutable: the server refuses the correction
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle fence
+            prove
+            Refused Reported Immutable: the server refuses the correction
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        ",
     );
 }
 
@@ -301,30 +277,26 @@ fn a_lost_question_is_no_answer() {
     let mut world = deployed(&deployment(), Update);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
     world.oracle = refusal(Reason::ServerError);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Unknown Reported ServerError: nothing tells whether it was so when the release was deployed
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle fence
+            Unknown Reported ServerError: the server did not tell what it makes of the manifest
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        ",
     );
     world.oracle = refusal(Reason::Immutable);
     world.proof = refusal(Reason::ServerError);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                Drifted Deferred ServerError: the dry-run of the correction was not answered
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle fence
+            prove
+            Drifted Deferred ServerError: the dry-run of the correction was not answered
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        ",
     );
     world.permit = Permit::Report(None);
     assert_eq!(world.judged().0.reason, Reason::FieldChanged);

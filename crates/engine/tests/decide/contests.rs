@@ -21,16 +21,14 @@ fn contested(operation: holdfast_engine::manager::Operation) -> World {
 
 #[test]
 fn a_held_path_is_not_written() {
-    assert_eq!(
-        contested(Update).play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Contested Reported Contested: /spec/replicas was corrected 5 times against rival; next try at 2026-01-02T00:10:01Z
-                  /spec/replicas Changed desired 2 live 5 by rival/Update
-            "#
-        )
+    plays(
+        &contested(Update),
+        r"
+            read
+            ask oracle fence
+            Contested Reported Contested: /spec/replicas was corrected 5 times against rival; next try at 2026-01-02T00:10:01Z
+              /spec/replicas Changed desired 2 live 5 by rival/Update
+        ",
     );
 }
 
@@ -49,22 +47,20 @@ fn its_siblings_are_healed_around_it() {
     }
     let mut world = contested(Apply);
     world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil:1"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                patch as helm/Apply
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/image "img:1"
-                then give /spec/template/spec/containers/[name=c]/image
-                Contested Corrected Contested: /spec/replicas was corrected 5 times against rival; next try at 2026-01-02T00:10:01Z
-                  /spec/replicas Changed desired 2 live 5 by rival/Update
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            patch as helm/Apply
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/image "img:1"
+            then give /spec/template/spec/containers/[name=c]/image
+            Contested Corrected Contested: /spec/replicas was corrected 5 times against rival; next try at 2026-01-02T00:10:01Z
+              /spec/replicas Changed desired 2 live 5 by rival/Update
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
+        "#,
     );
 }
 

@@ -18,19 +18,17 @@ fn in_sync_costs_one_read() {
 fn a_scalar_of_a_client_side_release() {
     let mut world = deployed(&deployment(), Update);
     world.edit_through("kubectl", "scale", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/replicas 2
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 live 5 by kubectl/Update/scale
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 2
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 live 5 by kubectl/Update/scale
+        "#,
     );
 }
 
@@ -38,17 +36,15 @@ fn a_scalar_of_a_client_side_release() {
 fn a_scalar_of_a_server_side_release() {
     let mut world = deployed(&deployment(), Apply);
     world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil:1"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                apply as helm/Apply
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            apply as helm/Apply
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
+        "#,
     );
 }
 
@@ -58,36 +54,32 @@ fn a_deleted_map_key_and_a_replaced_list() {
     world.edit("kubectl-edit", |live| {
         live["data"].as_object_mut().unwrap().remove("x/y~z");
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  add /data/x~1y~0z "3"
-                InSync Corrected AsDeclared: one field was put back
-                  /data/x~1y~0z Removed desired "3" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              add /data/x~1y~0z "3"
+            InSync Corrected AsDeclared: one field was put back
+              /data/x~1y~0z Removed desired "3" by unattributed
+        "#,
     );
 
     let mut world = deployed(&deployment(), Update);
     world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["a", "--evil"]));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/args ["a"]
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/args Changed desired ["a"] live ["a","--evil"] by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/args ["a"]
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/args Changed desired ["a"] live ["a","--evil"] by kubectl-edit/Update
+        "#,
     );
 }
 
@@ -97,19 +89,17 @@ fn a_missing_list_item_goes_where_it_was() {
     world.edit("kubectl-edit", |live| {
         live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().remove(0);
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  add /spec/template/spec/containers/0/env/0 {"name":"A","value":"1"}
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/env/[name=A] Removed desired {"name":"A","value":"1"} by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              add /spec/template/spec/containers/0/env/0 {"name":"A","value":"1"}
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/env/[name=A] Removed desired {"name":"A","value":"1"} by unattributed
+        "#,
     );
 }
 
@@ -120,19 +110,17 @@ fn env_is_put_back_in_order() {
         live["spec"]["template"]["spec"]["containers"][0]["env"] =
             json!([{"name": "B", "value": "$(A)2"}, {"name": "X"}, {"name": "A", "value": "1"}])
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/env [{"name":"A","value":"1"},{"name":"X"},{"name":"B","value":"$(A)2"}]
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/env/[#order] Changed desired ["[name=A]","[name=B]"] live ["[name=B]","[name=A]"] by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/env [{"name":"A","value":"1"},{"name":"X"},{"name":"B","value":"$(A)2"}]
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/env/[#order] Changed desired ["[name=A]","[name=B]"] live ["[name=B]","[name=A]"] by unattributed (kubectl-edit?)
+        "#,
     );
 }
 
@@ -142,19 +130,17 @@ fn a_doubled_list_item_is_made_one_again() {
     world.edit("kubectl-edit", |live| {
         live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().push(json!({"name": "A", "value": "2"}))
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  remove /spec/template/spec/containers/0/env/2
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/env/[name=A] Changed desired {"name":"A","value":"1"} by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              remove /spec/template/spec/containers/0/env/2
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/env/[name=A] Changed desired {"name":"A","value":"1"} by kubectl-edit/Update
+        "#,
     );
 }
 
@@ -164,68 +150,60 @@ fn lost_labels_and_ownership_annotations() {
     world.edit("kubectl-label", |live| {
         live["metadata"].as_object_mut().unwrap().remove("labels");
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  add /metadata/labels {"app.kubernetes.io/managed-by":"Helm"}
-                InSync Corrected AsDeclared: one field was put back
-                  /metadata/labels/app.kubernetes.io~1managed-by Removed desired "Helm" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              add /metadata/labels {"app.kubernetes.io/managed-by":"Helm"}
+            InSync Corrected AsDeclared: one field was put back
+              /metadata/labels/app.kubernetes.io~1managed-by Removed desired "Helm" by unattributed
+        "#,
     );
 
     let mut world = deployed(&config_map(), Update);
     world.edit("kubectl-annotate", |live| {
         live["metadata"].as_object_mut().unwrap().remove("annotations");
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  add /metadata/annotations {"meta.helm.sh/release-name":"rel"}
-                  add /metadata/annotations/meta.helm.sh~1release-namespace "t"
-                InSync Corrected AsDeclared: 2 fields were put back
-                  /metadata/annotations/meta.helm.sh~1release-name Removed desired "rel" by unattributed
-                  /metadata/annotations/meta.helm.sh~1release-namespace Removed desired "t" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              add /metadata/annotations {"meta.helm.sh/release-name":"rel"}
+              add /metadata/annotations/meta.helm.sh~1release-namespace "t"
+            InSync Corrected AsDeclared: 2 fields were put back
+              /metadata/annotations/meta.helm.sh~1release-name Removed desired "rel" by unattributed
+              /metadata/annotations/meta.helm.sh~1release-namespace Removed desired "t" by unattributed
+        "#,
     );
     // Without having been seen with them, nothing says that the object is the release's.
     world.seen = false;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Unknown Reported NotOwned: the object does not carry this release's ownership metadata
-                  /metadata/annotations/meta.helm.sh~1release-name Removed desired "rel" by unattributed
-                  /metadata/annotations/meta.helm.sh~1release-namespace Removed desired "t" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            Unknown Reported NotOwned: the object does not carry this release's ownership metadata
+              /metadata/annotations/meta.helm.sh~1release-name Removed desired "rel" by unattributed
+              /metadata/annotations/meta.helm.sh~1release-namespace Removed desired "t" by unattributed
+        "#,
     );
     world.seen = true;
     world.writer = None;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Drifted Reported OwnerUnclear: no field manager of the release could be found, so nothing is written
-                  /metadata/annotations/meta.helm.sh~1release-name Removed desired "rel" by unattributed
-                  /metadata/annotations/meta.helm.sh~1release-namespace Removed desired "t" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            Drifted Reported OwnerUnclear: no field manager of the release could be found, so nothing is written
+              /metadata/annotations/meta.helm.sh~1release-name Removed desired "rel" by unattributed
+              /metadata/annotations/meta.helm.sh~1release-namespace Removed desired "t" by unattributed
+        "#,
     );
 }
 
@@ -234,19 +212,17 @@ fn who_changes_the_ownership_annotations_does_not_become_the_release() {
     let mut world = deployed(&config_map(), Update);
     world.writer = None;
     world.edit("kubectl-annotate", |live| live["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /metadata/annotations/meta.helm.sh~1release-name "rel"
-                InSync Corrected AsDeclared: one field was put back
-                  /metadata/annotations/meta.helm.sh~1release-name Changed desired "rel" live "other" by kubectl-annotate/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /metadata/annotations/meta.helm.sh~1release-name "rel"
+            InSync Corrected AsDeclared: one field was put back
+              /metadata/annotations/meta.helm.sh~1release-name Changed desired "rel" live "other" by kubectl-annotate/Update
+        "#,
     );
 }
 
@@ -269,28 +245,24 @@ fn warn_reads_and_asks_but_never_proves_or_writes() {
     let mut world = deployed(&deployment(), Apply);
     world.permit = Permit::Report(None);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                Drifted Reported FieldChanged: one declared field differs
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            Drifted Reported FieldChanged: one declared field differs
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        ",
     );
     world.permit = Permit::Report(Some(Reason::Suspended));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                Drifted Reported Suspended: one declared field differs
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            Drifted Reported Suspended: one declared field differs
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        ",
     );
 }
 
@@ -299,33 +271,29 @@ fn replicas_belong_to_the_autoscaler_within_its_bounds() {
     let mut world = deployed(&deployment(), Update);
     world.scaler = Some(Scaler { by: "HorizontalPodAutoscaler web".into(), min: 2, max: 6 });
     world.edit_through("kube-controller-manager", "scale", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                InSync None AsDeclared: as declared
-                  /spec/replicas accepted Yielded: HorizontalPodAutoscaler web scales it
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            InSync None AsDeclared: as declared
+              /spec/replicas accepted Yielded: HorizontalPodAutoscaler web scales it
+        ",
     );
 
     world.live()["spec"]["replicas"] = json!(9);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask fence
-                prove
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/replicas 6
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 accepted 6 live 9 by kube-controller-manager/Update/scale
-                  /spec/replicas accepted Yielded: HorizontalPodAutoscaler web scales it
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask fence
+            prove
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 6
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 accepted 6 live 9 by kube-controller-manager/Update/scale
+              /spec/replicas accepted Yielded: HorizontalPodAutoscaler web scales it
+        "#,
     );
 
     world.live()["spec"]["replicas"] = json!(0);
@@ -343,22 +311,20 @@ fn a_server_side_release_beyond_its_bounds_is_patched_not_applied() {
     let mut world = deployed(&deployment(), Apply);
     world.scaler = Some(Scaler { by: "HorizontalPodAutoscaler web".into(), min: 3, max: 6 });
     world.edit_through("kubectl", "scale", |live| live["spec"]["replicas"] = json!(9));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask fence
-                prove
-                patch as helm/Apply
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/replicas 6
-                then give /spec/replicas
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 accepted 6 live 9 by kubectl/Update/scale
-                  /spec/replicas accepted Yielded: HorizontalPodAutoscaler web scales it
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask fence
+            prove
+            patch as helm/Apply
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 6
+            then give /spec/replicas
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 accepted 6 live 9 by kubectl/Update/scale
+              /spec/replicas accepted Yielded: HorizontalPodAutoscaler web scales it
+        "#,
     );
 }
 
@@ -370,21 +336,19 @@ fn an_ignored_path_stays_while_its_sibling_is_healed() {
         live["spec"]["replicas"] = json!(5);
         live["spec"]["template"]["spec"]["containers"][0]["image"] = json!("evil:1");
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                patch as helm/Apply
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/image "img:1"
-                then give /spec/template/spec/containers/[name=c]/image
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
-                  /spec/replicas accepted Ignored: a policy ignores it
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            patch as helm/Apply
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/image "img:1"
+            then give /spec/template/spec/containers/[name=c]/image
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
+              /spec/replicas accepted Ignored: a policy ignores it
+        "#,
     );
 }

@@ -23,14 +23,12 @@ fn unknown(manifest: &Value) -> World {
 
 #[test]
 fn as_declared_needs_no_question() {
-    assert_eq!(
-        unknown(&deployment()).play(),
-        text(
-            r#"
-                read
-                InSync None AsDeclared: as declared
-            "#
-        )
+    plays(
+        &unknown(&deployment()),
+        r"
+            read
+            InSync None AsDeclared: as declared
+        ",
     );
 }
 
@@ -40,17 +38,15 @@ fn a_mutator_on_creation_alone_is_accepted() {
     world.create_webhook = |object| *image(object) = json!("mirror/img:1");
     world.live = Some(world.created("helm", Update, DEPLOYED));
     world.baseline = None;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                InSync None AsDeclared: as declared
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value when the object is created
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            ask create
+            InSync None AsDeclared: as declared
+              /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value when the object is created
+        ",
     );
 }
 
@@ -58,21 +54,19 @@ fn a_mutator_on_creation_alone_is_accepted() {
 fn another_manager_holds_the_path() {
     let mut world = unknown(&deployment());
     world.edit("kubectl-edit", |live| *image(live) = json!("evil:1"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                ask fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/image "img:1"
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            ask create
+            ask fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/image "img:1"
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
+        "#,
     );
 }
 
@@ -81,17 +75,15 @@ fn the_release_held_it_when_it_was_deployed() {
     let mut world = unknown(&deployment());
     // A webhook that no longer exists.
     *image(world.live()) = json!("mirror/img:1");
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                InSync None AsDeclared: as declared
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: it was there when the release was deployed
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            ask create
+            InSync None AsDeclared: as declared
+              /spec/template/spec/containers/[name=c]/image accepted Admission: it was there when the release was deployed
+        ",
     );
 }
 
@@ -100,17 +92,15 @@ fn the_release_wrote_it_later() {
     let mut world = unknown(&deployment());
     *image(world.live()) = json!("mirror/img:1");
     world.live()["metadata"]["managedFields"][0]["time"] = json!(LATER);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                Unknown Reported Unverified: nothing tells whether it was so when the release was deployed
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "mirror/img:1" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            ask create
+            Unknown Reported Unverified: nothing tells whether it was so when the release was deployed
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "mirror/img:1" by unattributed
+        "#,
     );
     world.live()["metadata"]["managedFields"][0]["time"] = json!(DEPLOYED);
     world.deployed_at = None;
@@ -127,17 +117,15 @@ fn both_entries_of_a_release_that_changed_its_way_are_its_own() {
     let mut image = OwnedSet::default();
     image.insert_path(&path(&IMAGE));
     world.live()["metadata"]["managedFields"].as_array_mut().unwrap().push(entry("helm", Apply, "", DEPLOYED, &image));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                InSync None AsDeclared: as declared
-                  /spec/template/spec/containers/[name=c]/image accepted Admission: it was there when the release was deployed
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            ask create
+            InSync None AsDeclared: as declared
+              /spec/template/spec/containers/[name=c]/image accepted Admission: it was there when the release was deployed
+        ",
     );
 }
 
@@ -145,37 +133,33 @@ fn both_entries_of_a_release_that_changed_its_way_are_its_own() {
 fn gone_and_held_or_gone_and_let_go() {
     let mut world = unknown(&config_map());
     world.live()["data"].as_object_mut().unwrap().remove("a");
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                InSync None AsDeclared: as declared
-                  /data/a accepted Admission: gone, yet the release still holds it
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            ask create
+            InSync None AsDeclared: as declared
+              /data/a accepted Admission: gone, yet the release still holds it
+        ",
     );
     let mut world = unknown(&config_map());
     world.edit("kubectl-edit", |live| {
         live["data"].as_object_mut().unwrap().remove("a");
     });
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                ask fence
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  add /data/a "1"
-                InSync Corrected AsDeclared: one field was put back
-                  /data/a Removed desired "1" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            ask create
+            ask fence
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              add /data/a "1"
+            InSync Corrected AsDeclared: one field was put back
+              /data/a Removed desired "1" by unattributed
+        "#,
     );
 }
 
@@ -184,35 +168,31 @@ fn a_refused_manifest_is_asked_for_as_a_creation() {
     let mut world = unknown(&deployment());
     world.oracle = refusal(Reason::Immutable);
     world.edit("kubectl-edit", |live| *image(live) = json!("evil:1"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                ask fence
-                prove
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/image "img:1"
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            ask create
+            ask fence
+            prove
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/image "img:1"
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
+        "#,
     );
     world.create = refusal(Reason::QuotaExceeded);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                Unknown Reported QuotaExceeded: nothing tells whether it was so when the release was deployed
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            ask create
+            Unknown Reported QuotaExceeded: the server refuses to tell what it makes of the manifest
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
+        "#,
     );
     // A creation that is refused while the manifest is not proves nothing either way; managedFields do.
     world.oracle = None;
@@ -227,27 +207,22 @@ fn a_manifest_the_server_calls_invalid_has_no_owned_paths() {
     world.owned = None;
     world.oracle = refusal(Reason::ManifestInvalid);
     world.oracle.as_mut().unwrap().fields = vec!["/spec/template/spec/containers/[name=c]/imagePullPolcy".into()];
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                Unknown Reported ManifestInvalid: the server refuses the manifest in a dry-run at /spec/template/spec/containers/[name=c]/imagePullPolcy
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            Unknown Reported ManifestInvalid: the server refuses the manifest in a dry-run at /spec/template/spec/containers/[name=c]/imagePullPolcy
+        ",
     );
     world.oracle = None;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
+    plays(
+        &world,
+        r"
             read
             ask oracle
             Unknown Reported ServerError: the answer to the dry-run did not tell which fields the manifest claims
-        "#
-        ),
-        "an answer without our entry ends the questions"
+        ",
     );
 }
 
@@ -260,16 +235,14 @@ fn a_path_the_server_claims_and_nobody_declared_is_never_written() {
     world.webhook = |object| {
         object["data"].as_object_mut().unwrap().remove("ghost");
     };
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                Unknown Reported Unverified: nothing tells whether it was so when the release was deployed
-                  /data/ghost Changed live "x" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            Unknown Reported Unverified: nothing tells whether it was so when the release was deployed
+              /data/ghost Changed live "x" by kubectl-edit/Update
+        "#,
     );
 }
 
@@ -279,23 +252,21 @@ fn a_sibling_is_healed_beside_the_unverified() {
     *image(world.live()) = json!("mirror/img:1");
     world.deployed_at = None;
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                ask fence
-                prove
-                patch as helm/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/replicas 2
-                Unknown Corrected Unverified: nothing tells whether it was so when the release was deployed
-                  /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "mirror/img:1" by unattributed (kubectl-edit?)
-                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            ask create
+            ask fence
+            prove
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 2
+            Unknown Corrected Unverified: nothing tells whether it was so when the release was deployed
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "mirror/img:1" by unattributed (kubectl-edit?)
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        "#,
     );
     assert!(!world.judged().0.settled, "the unverified path keeps the object at first sight");
 }

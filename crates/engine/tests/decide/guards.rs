@@ -19,28 +19,24 @@ fn drifted() -> World {
 fn a_newer_release_or_unread_records() {
     let mut world = drifted();
     world.fence = Fence::Closed;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Drifted Deferred ReleasePending: a newer or running release operation was seen
-                  /data/a Changed desired "1" live "9" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            Drifted Deferred ReleasePending: a newer or running release operation was seen
+              /data/a Changed desired "1" live "9" by kubectl-edit/Update
+        "#,
     );
     world.fence = Fence::Unknown;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Drifted Deferred ServerError: the release records could not be read
-                  /data/a Changed desired "1" live "9" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            Drifted Deferred ServerError: the release records could not be read
+              /data/a Changed desired "1" live "9" by kubectl-edit/Update
+        "#,
     );
 }
 
@@ -49,17 +45,15 @@ fn an_object_that_was_never_this_releases() {
     let mut world = drifted();
     world.seen = false;
     world.live()["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other");
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Unknown Reported NotOwned: the object does not carry this release's ownership metadata
-                  /data/a Changed desired "1" live "9" by kubectl-edit/Update
-                  /metadata/annotations/meta.helm.sh~1release-name Changed desired "rel" live "other" by unattributed (kubectl-edit?)
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            Unknown Reported NotOwned: the object does not carry this release's ownership metadata
+              /data/a Changed desired "1" live "9" by kubectl-edit/Update
+              /metadata/annotations/meta.helm.sh~1release-name Changed desired "rel" live "other" by unattributed (kubectl-edit?)
+        "#,
     );
     world.live()["metadata"].as_object_mut().unwrap().remove("annotations");
     assert_eq!(world.judged().0.reason, Reason::NotOwned);
@@ -70,16 +64,14 @@ fn no_manager_of_the_release() {
     let mut world = drifted();
     world.writer = None;
     world.live()["metadata"]["managedFields"] = json!([]);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Drifted Reported OwnerUnclear: no field manager of the release could be found, so nothing is written
-                  /data/a Changed desired "1" live "9" by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            Drifted Reported OwnerUnclear: no field manager of the release could be found, so nothing is written
+              /data/a Changed desired "1" live "9" by unattributed
+        "#,
     );
 }
 
@@ -87,13 +79,11 @@ fn no_manager_of_the_release() {
 fn two_releases_declare_it() {
     let mut world = drifted();
     world.also = Some("HelmRelease t/other".into());
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                Contested Reported SelfConflict: HelmRelease t/other declares this object too; neither is written
-            "#
-        )
+    plays(
+        &world,
+        r"
+            Contested Reported SelfConflict: HelmRelease t/other declares this object too; neither is written
+        ",
     );
 }
 
@@ -101,16 +91,14 @@ fn two_releases_declare_it() {
 fn no_version_to_guard_with() {
     let mut world = drifted();
     world.live()["metadata"].as_object_mut().unwrap().remove("resourceVersion");
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                Drifted Reported FieldChanged: one declared field differs
-                  /data/a Changed desired "1" live "9" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            Drifted Reported FieldChanged: one declared field differs
+              /data/a Changed desired "1" live "9" by kubectl-edit/Update
+        "#,
     );
 }
 
@@ -121,21 +109,19 @@ fn an_apply_that_would_take_something_else_away() {
     world.live()["data"]["old"] = json!("x");
     world.live()["metadata"]["managedFields"][0]["fieldsV1"]["f:data"]["f:old"] = json!({});
     world.edit("kubectl-edit", |live| live["data"]["a"] = json!("9"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                patch as helm/Apply
-                  replace /metadata/resourceVersion "8"
-                  replace /data/a "1"
-                then give /data/a
-                InSync Corrected AsDeclared: one field was put back
-                  /data/a Changed desired "1" live "9" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            patch as helm/Apply
+              replace /metadata/resourceVersion "8"
+              replace /data/a "1"
+            then give /data/a
+            InSync Corrected AsDeclared: one field was put back
+              /data/a Changed desired "1" live "9" by kubectl-edit/Update
+        "#,
     );
     assert_eq!(world.judged().1.unwrap()["data"]["old"], "x");
 }
@@ -145,18 +131,16 @@ fn the_manager_is_the_releases_own_whatever_it_is_called() {
     let mut world = drifted();
     world.writer = None;
     world.live()["metadata"]["managedFields"][0]["manager"] = json!("manager");
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                patch as manager/Update
-                  replace /metadata/resourceVersion "8"
-                  replace /data/a "1"
-                InSync Corrected AsDeclared: one field was put back
-                  /data/a Changed desired "1" live "9" by kubectl-edit/Update
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            patch as manager/Update
+              replace /metadata/resourceVersion "8"
+              replace /data/a "1"
+            InSync Corrected AsDeclared: one field was put back
+              /data/a Changed desired "1" live "9" by kubectl-edit/Update
+        "#,
     );
 }

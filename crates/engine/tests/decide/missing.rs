@@ -33,27 +33,23 @@ fn named(api_version: &str, kind: &str, namespace: Option<&str>) -> Value {
 
 #[test]
 fn it_comes_back_under_the_releases_way_of_writing() {
-    assert_eq!(
-        gone(&deployment(), Update).play(),
-        text(
-            r#"
-                read
-                ask fence
-                create as helm/Update
-                InSync Recreated ObjectMissing: it was missing and was created again
-            "#
-        )
+    plays(
+        &gone(&deployment(), Update),
+        r"
+            read
+            ask fence
+            create as helm/Update
+            InSync Recreated ObjectMissing: it was missing and was created again
+        ",
     );
-    assert_eq!(
-        gone(&deployment(), Apply).play(),
-        text(
-            r#"
-                read
-                ask fence
-                create by apply as helm/Apply
-                InSync Recreated ObjectMissing: it was missing and was created again
-            "#
-        )
+    plays(
+        &gone(&deployment(), Apply),
+        r"
+            read
+            ask fence
+            create by apply as helm/Apply
+            InSync Recreated ObjectMissing: it was missing and was created again
+        ",
     );
 }
 
@@ -80,14 +76,12 @@ fn a_forged_record_creates_nothing_beyond_its_namespace() {
     }
     let mut world = gone(&binding(), Update);
     world.seen = false;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                Missing Reported NotOwned: it was never seen with this release's ownership metadata, and the policy does not trust the release to create it
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            Missing Reported NotOwned: it was never seen with this release's ownership metadata, and the policy does not trust the release to create it
+        ",
     );
     let mut world = gone(&config_map(), Update);
     world.seen = false;
@@ -111,14 +105,12 @@ fn what_ran_once_is_not_run_again() {
 fn without_a_writer_a_fence_or_a_permit_nothing_is_created() {
     let mut world = gone(&deployment(), Update);
     world.writer = None;
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                Missing Reported OwnerUnclear: no field manager of the release could be found, so nothing is created
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            Missing Reported OwnerUnclear: no field manager of the release could be found, so nothing is created
+        ",
     );
     let mut world = gone(&deployment(), Update);
     for (fence, reason) in [(Fence::Closed, Reason::ReleasePending), (Fence::Unknown, Reason::ServerError)] {
@@ -128,14 +120,12 @@ fn without_a_writer_a_fence_or_a_permit_nothing_is_created() {
     }
     let mut world = gone(&deployment(), Update);
     world.permit = Permit::Report(None);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                Missing Reported ObjectMissing: the object does not exist
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            Missing Reported ObjectMissing: the object does not exist
+        ",
     );
     world.permit = Permit::Report(Some(Reason::Suspended));
     assert_eq!(world.judged().0.reason, Reason::Suspended);
@@ -149,14 +139,12 @@ fn somebody_keeps_deleting_it() {
         ledger.record(&Path::root(), digest(&json!(null)), world.now, None);
     }
     world.ledger = Some(ledger);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                Contested Reported Contested: somebody deleted it 5 times after it was created again; next try at 2026-01-02T00:10:01Z
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            Contested Reported Contested: somebody deleted it 5 times after it was created again; next try at 2026-01-02T00:10:01Z
+        ",
     );
 }
 
@@ -164,24 +152,20 @@ fn somebody_keeps_deleting_it() {
 fn unread_or_dying_is_not_missing() {
     let mut world = deployed(&deployment(), Update);
     world.unreadable = refusal(Reason::ServerError);
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                Unknown Reported ServerError: the object could not be read
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            Unknown Reported ServerError: the object could not be read
+        ",
     );
     let mut world = deployed(&deployment(), Update);
     world.edit("kubectl", |live| live["metadata"]["deletionTimestamp"] = json!(LATER));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                Terminating Reported ObjectTerminating: the object is being deleted
-            "#
-        )
+    plays(
+        &world,
+        r"
+            read
+            Terminating Reported ObjectTerminating: the object is being deleted
+        ",
     );
 }

@@ -119,6 +119,7 @@ fn with_case<T>(world: &World, live: &Value, then: impl FnOnce(&Case<'_>) -> T) 
         live: Live::Present(live),
         oracle: Answer::Refused(&refused),
         create: Answer::NotAsked,
+        claims: Answer::NotAsked,
         proof: Answer::NotAsked,
         fence: Fence::Clear,
         permit: Permit::Write,
@@ -189,6 +190,7 @@ struct Facts {
     baseline: bool,
     oracle: u8,
     create: u8,
+    claims: u8,
     proof: u8,
     fence: u8,
     permit: u8,
@@ -202,16 +204,20 @@ struct Facts {
 }
 
 fn facts() -> impl Strategy<Value = Facts> {
-    let questions = (0..8_u8, 0..5_u8, 0..5_u8, 0..6_u8, 0..4_u8, 0..3_u8);
+    let questions = (0..8_u8, 0..5_u8, 0..5_u8, 0..5_u8, 0..6_u8, 0..4_u8, 0..3_u8);
     let flags = (prop::array::uniform9(any::<bool>()), any::<bool>());
     (questions, flags).prop_map(
-        |((live, oracle, create, proof, fence, permit), ([owned, baseline, seen, trusted, writer, also, held, scaler, ignored], rare))| {
+        |(
+            (live, oracle, create, claims, proof, fence, permit),
+            ([owned, baseline, seen, trusted, writer, also, held, scaler, ignored], rare),
+        )| {
             Facts {
                 live,
                 owned,
                 baseline,
                 oracle,
                 create,
+                claims,
                 proof,
                 fence,
                 permit,
@@ -283,6 +289,7 @@ proptest! {
             live: live_fact,
             oracle: said(facts.oracle),
             create,
+            claims: said(facts.claims),
             proof: Answer::NotAsked,
             fence,
             permit,
@@ -321,7 +328,8 @@ proptest! {
             prop_assert!(!ask.oracle || matches!(case.oracle, Answer::NotAsked), "asked again");
             prop_assert!(!ask.create || matches!(case.create, Answer::NotAsked), "asked again");
             prop_assert!(!ask.fence || (fence == Fence::NotAsked && permit == Permit::Write), "asked again");
-            prop_assert!(ask.oracle || ask.create || ask.fence);
+            prop_assert!(!ask.claims || matches!(case.claims, Answer::NotAsked), "asked again");
+            prop_assert!(ask.oracle || ask.create || ask.claims || ask.fence);
         }
         let Step::Write(correction) = step else { return Ok(()) };
         prop_assert!(permit == Permit::Write && fence == Fence::Clear && !facts.also);

@@ -27,10 +27,9 @@ fn a_service_port_keeps_its_node_port() {
     let mut world = deployed(&service(), Update);
     world.oracle = refusal(Reason::Invalid);
     world.edit("kubectl-edit", |live| live["spec"]["ports"][0]["port"] = json!(81));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
+    plays(
+        &world,
+        r#"
             read
             ask oracle fence
             prove
@@ -38,9 +37,41 @@ fn a_service_port_keeps_its_node_port() {
               replace /metadata/resourceVersion "8"
               replace /spec/ports/0/port 80
             InSync Corrected AsDeclared: one field was put back
-              /spec/ports/[port=80,protocol=TCP] Removed desired {"name":"http","port":80} by unattributed
-        "#
-        )
+              /spec/ports/[port=80,protocol=TCP] Removed desired {"name":"http","port":80} by unattributed (kubectl-edit?)
+        "#,
+    );
+}
+
+#[test]
+fn at_first_sight_another_name_tells_what_is_claimed() {
+    let mut world = deployed(&service(), Update);
+    world.oracle = refusal(Reason::Invalid);
+    world.edit("kubectl-edit", |live| live["spec"]["ports"][0]["port"] = json!(81));
+    (world.owned, world.baseline) = (None, None);
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            ask create claims
+            ask fence
+            prove
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/ports/0/port 80
+            InSync Corrected AsDeclared: one field was put back
+              /spec/ports/[port=80,protocol=TCP] Removed desired {"name":"http","port":80} by unattributed (kubectl-edit?)
+        "#,
+    );
+    world.claims = refusal(Reason::Invalid);
+    plays(
+        &world,
+        "
+            read
+            ask oracle
+            ask create claims
+            Unknown Reported Invalid: the server refuses the manifest in a dry-run
+        ",
     );
 }
 
@@ -49,22 +80,20 @@ fn a_server_side_release_gets_its_fields_back() {
     let mut world = deployed(&service(), Apply);
     world.oracle = refusal(Reason::Invalid);
     world.edit("kubectl-edit", |live| live["spec"]["ports"][0]["port"] = json!(81));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                patch as helm/Apply
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/ports/0/port 80
-                then give /spec/ports/[port=80,protocol=TCP] /spec/ports/[port=80,protocol=TCP]/name /spec/ports/[port=80,protocol=TCP]/port
-                  and drop /spec/ports/[port=81,protocol=TCP]
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/ports/[port=80,protocol=TCP] Removed desired {"name":"http","port":80} by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            patch as helm/Apply
+              replace /metadata/resourceVersion "8"
+              replace /spec/ports/0/port 80
+            then give /spec/ports/[port=80,protocol=TCP] /spec/ports/[port=80,protocol=TCP]/name /spec/ports/[port=80,protocol=TCP]/port
+              and drop /spec/ports/[port=81,protocol=TCP]
+            InSync Corrected AsDeclared: one field was put back
+              /spec/ports/[port=80,protocol=TCP] Removed desired {"name":"http","port":80} by unattributed (kubectl-edit?)
+        "#,
     );
     let fields = world.judged().1.unwrap()["metadata"]["managedFields"].clone();
     assert_eq!(fields.as_array().unwrap().len(), 1, "the editor's entry held nothing else");
@@ -87,22 +116,20 @@ fn a_renamed_container_is_not_doubled() {
     }
     let mut world = deployed(&deployment(), Apply);
     world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["containers"][0]["name"] = json!("c2"));
-    assert_eq!(
-        world.play(),
-        text(
-            r#"
-                read
-                ask oracle fence
-                prove
-                patch as helm/Apply
-                  replace /metadata/resourceVersion "8"
-                  replace /spec/template/spec/containers/0/name "c"
-                then give /spec/template/spec/containers/[name=c] /spec/template/spec/containers/[name=c]/args /spec/template/spec/containers/[name=c]/env/[name=A] /spec/template/spec/containers/[name=c]/env/[name=A]/name /spec/template/spec/containers/[name=c]/env/[name=A]/value /spec/template/spec/containers/[name=c]/env/[name=B] /spec/template/spec/containers/[name=c]/env/[name=B]/name /spec/template/spec/containers/[name=c]/env/[name=B]/value /spec/template/spec/containers/[name=c]/image /spec/template/spec/containers/[name=c]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP] /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/containerPort /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/protocol
-                  and drop /spec/template/spec/containers/[name=c2]
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/template/spec/containers/[name=c] Removed desired {"args":["a"],"env":[{"name":"A","value":"1"},{"name":"B","value":"$(A)2"}],"image":"img:1","name":"c","ports":[{"containerPort":80,"name":"http","protocol":"TCP"}]} by unattributed
-            "#
-        )
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            patch as helm/Apply
+              replace /metadata/resourceVersion "8"
+              replace /spec/template/spec/containers/0/name "c"
+            then give /spec/template/spec/containers/[name=c] /spec/template/spec/containers/[name=c]/args /spec/template/spec/containers/[name=c]/env/[name=A] /spec/template/spec/containers/[name=c]/env/[name=A]/name /spec/template/spec/containers/[name=c]/env/[name=A]/value /spec/template/spec/containers/[name=c]/env/[name=B] /spec/template/spec/containers/[name=c]/env/[name=B]/name /spec/template/spec/containers/[name=c]/env/[name=B]/value /spec/template/spec/containers/[name=c]/image /spec/template/spec/containers/[name=c]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP] /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/containerPort /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/protocol
+              and drop /spec/template/spec/containers/[name=c2]
+            InSync Corrected AsDeclared: one field was put back
+              /spec/template/spec/containers/[name=c] Removed desired {"args":["a"],"env":[{"name":"A","value":"1"},{"name":"B","value":"$(A)2"}],"image":"img:1","name":"c","ports":[{"containerPort":80,"name":"http","protocol":"TCP"}]} by unattributed (kubectl-edit?)
+        "#,
     );
 }
 

@@ -34,21 +34,19 @@ fn the_creator_holds_the_annotations_and_yet_is_not_the_release() {
         assert_eq!(entries[0]["fieldsV1"], json!({"f:spec": {"f:foreign": {}}}), "the creator keeps what it added");
         assert_eq!(entries[1]["operation"], operation.as_str());
     }
-    assert_eq!(
-        taken_over(Apply).play(),
-        text(
-            r#"
-                read
-                ask oracle
-                ask create
-                ask fence
-                apply as helm/Apply
-                then give /metadata/annotations/meta.helm.sh~1release-name /metadata/annotations/meta.helm.sh~1release-namespace /metadata/labels/app /metadata/labels/app.kubernetes.io~1managed-by /spec/replicas /spec/selector /spec/template/metadata/labels/app /spec/template/spec/containers/[name=c] /spec/template/spec/containers/[name=c]/args /spec/template/spec/containers/[name=c]/env/[name=A] /spec/template/spec/containers/[name=c]/env/[name=A]/name /spec/template/spec/containers/[name=c]/env/[name=A]/value /spec/template/spec/containers/[name=c]/env/[name=B] /spec/template/spec/containers/[name=c]/env/[name=B]/name /spec/template/spec/containers/[name=c]/env/[name=B]/value /spec/template/spec/containers/[name=c]/image /spec/template/spec/containers/[name=c]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP] /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/containerPort /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/protocol
-                  and release /spec/paused
-                InSync Corrected AsDeclared: one field was put back
-                  /spec/replicas Changed desired 2 live 5 by kubectl-create/Update
-            "#
-        )
+    plays(
+        &taken_over(Apply),
+        r"
+            read
+            ask oracle
+            ask create
+            ask fence
+            apply as helm/Apply
+            then give /metadata/annotations/meta.helm.sh~1release-name /metadata/annotations/meta.helm.sh~1release-namespace /metadata/labels/app /metadata/labels/app.kubernetes.io~1managed-by /spec/replicas /spec/selector /spec/template/metadata/labels/app /spec/template/spec/containers/[name=c] /spec/template/spec/containers/[name=c]/args /spec/template/spec/containers/[name=c]/env/[name=A] /spec/template/spec/containers/[name=c]/env/[name=A]/name /spec/template/spec/containers/[name=c]/env/[name=A]/value /spec/template/spec/containers/[name=c]/env/[name=B] /spec/template/spec/containers/[name=c]/env/[name=B]/name /spec/template/spec/containers/[name=c]/env/[name=B]/value /spec/template/spec/containers/[name=c]/image /spec/template/spec/containers/[name=c]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP] /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/containerPort /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/name /spec/template/spec/containers/[name=c]/ports/[containerPort=80,protocol=TCP]/protocol
+              and release /spec/paused
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 live 5 by kubectl-create/Update
+        ",
     );
 }
 

@@ -36,6 +36,7 @@ pub struct World {
     pub unreadable: Option<Refusal>,
     pub oracle: Option<Refusal>,
     pub create: Option<Refusal>,
+    pub claims: Option<Refusal>,
     pub proof: Option<Refusal>,
     pub fence: Fence,
     pub permit: Permit,
@@ -85,6 +86,7 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         unreadable: None,
         oracle: None,
         create: None,
+        claims: None,
         proof: None,
         fence: Fence::Clear,
         permit: Permit::Write,
@@ -145,10 +147,13 @@ impl World {
         let before = self.live().clone();
         change(self.live());
         let after = self.live().clone();
-        let (mut changed, mut gone) = (OwnedSet::default(), OwnedSet::default());
+        let (mut changed, mut gone) = (OwnedSet::default(), Vec::new());
         for difference in project::differences(&owned, &after, &before) {
-            let set = if difference.live.is_there() { &mut changed } else { &mut gone };
-            set.extend(&owned.below(&difference.path));
+            if difference.live.is_there() {
+                changed.extend(&owned.below(&difference.path));
+            } else {
+                gone.push(difference.path);
+            }
         }
         let claimed = |object: &Value| reduced::owned(&self.desired.key.gvk, object);
         let mut added = claimed(&after);
@@ -157,7 +162,7 @@ impl World {
         let entries = before["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| {
             let mut fields = OwnedSet::from_fields_v1(&entry["fieldsV1"]);
             fields.subtract(&changed);
-            fields.subtract(&gone);
+            gone.iter().for_each(|path| fields.remove_tree(path));
             let mut entry = entry.clone();
             entry["fieldsV1"] = fields.to_fields_v1();
             entry
@@ -227,10 +232,13 @@ pub fn entry(manager: &str, operation: Operation, subresource: &str, time: &str,
 #[derive(Default)]
 struct Known {
     live: bool,
+    owned: Option<OwnedSet>,
     oracle: Option<Value>,
     oracle_refused: bool,
     create: Option<Value>,
     create_refused: bool,
+    claims: Option<Value>,
+    claims_refused: bool,
     proof: Option<Value>,
     proof_refused: bool,
     fence: Fence,
@@ -268,11 +276,12 @@ impl<'a> Play<'a> {
         };
         then(&Case {
             desired: &world.desired,
-            owned: world.owned.as_ref(),
+            owned: world.owned.as_ref().or(known.owned.as_ref()),
             baseline: world.baseline.as_ref(),
             live,
             oracle: answer(known.oracle.as_ref(), known.oracle_refused, world.oracle.as_ref()),
             create: answer(known.create.as_ref(), known.create_refused, world.create.as_ref()),
+            claims: answer(known.claims.as_ref(), known.claims_refused, world.claims.as_ref()),
             proof: answer(known.proof.as_ref(), known.proof_refused, world.proof.as_ref()),
             fence: known.fence,
             permit: world.permit,
@@ -297,7 +306,7 @@ impl<'a> Play<'a> {
                     self.known.live = true;
                 }
                 Step::Ask(ask) => {
-                    let words = [("oracle", ask.oracle), ("create", ask.create), ("fence", ask.fence)];
+                    let words = [("oracle", ask.oracle), ("create", ask.create), ("claims", ask.claims), ("fence", ask.fence)];
                     let words: Vec<&str> = words.into_iter().filter(|(_, asked)| *asked).map(|(word, _)| word).collect();
                     assert!(!words.is_empty(), "a question that asks nothing");
                     self.say(&format!("ask {}", words.join(" ")));
@@ -308,6 +317,11 @@ impl<'a> Play<'a> {
                     if ask.create {
                         self.known.create_refused = self.world.create.is_some();
                         self.known.create = self.world.create.is_none().then(|| self.world.created("holdfast", Operation::Update, LATER));
+                    }
+                    if ask.claims {
+                        self.known.claims_refused = self.world.claims.is_some();
+                        self.known.claims = self.world.claims.is_none().then(|| self.world.created("holdfast", Operation::Apply, LATER));
+                        self.known.owned = self.world.claims.is_none().then(|| self.world.owned());
                     }
                     if ask.fence {
                         self.known.fence = self.world.fence;
@@ -438,8 +452,13 @@ pub fn digest(value: &Value) -> Digest {
     Digest::of(value)
 }
 
-/// The golden text without the indentation it has in the source.
-pub fn text(golden: &str) -> String {
+/// Plays and compares with the golden text, whatever indentation it has in the source.
+#[track_caller]
+pub fn plays(world: &World, golden: &str) {
+    assert_eq!(world.play(), text(golden));
+}
+
+fn text(golden: &str) -> String {
     let lines: Vec<&str> = golden.lines().skip_while(|line| line.trim().is_empty()).collect();
     let indent = lines.iter().filter(|line| !line.trim().is_empty()).map(|line| line.len() - line.trim_start().len()).min().unwrap_or(0);
     lines.iter().map(|line| line.get(indent..).unwrap_or_default()).collect::<Vec<_>>().join("\n").trim_end().to_owned()

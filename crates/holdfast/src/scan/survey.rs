@@ -1,16 +1,16 @@
 //! Reads what is declared and judges every object of it.
 
-use std::{collections::BTreeMap, io::IsTerminal as _, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, stream};
-use holdfast_api::report::{DriftReportStatus, SourceKind};
+use holdfast_api::report::{DriftReportStatus, SourceKind, Verdict};
 use holdfast_engine::{case::Permit, object::Gvk};
 use holdfast_fleet::{
     call::{ApiClient, CallError, Endpoint, ListQuery, Shape},
     clock::{Clock, SystemClock},
     discovery::{Catalog, Discovery, Lookup},
-    meta::parse_list,
+    meta::Meta,
 };
 use holdfast_helm::{ApplyMethod, Judged, Record, RecordMeta, Status};
 use holdfast_hub::{
@@ -18,22 +18,22 @@ use holdfast_hub::{
         book::{Book, Phase, Revision},
         claims::Claims,
         guarded::Guarded,
-        inquiry::{Context as JudgeContext, Examiner},
+        inquiry::{Context as JudgeContext, Examined, Examiner},
         records::{RECORD_FIELDS, RECORD_LABELS, RecordSight, ReleaseName},
         release::{self, Declared},
         scalers::{ScalerSight, Scalers},
         source::{Contact, Guardianship, Loaded},
-        state::{ClusterId, ObjectState, StateId, States},
+        state::{ObjectState, StateId, States},
     },
     policy::Guard,
 };
 
-/// Judgements at the same time: two requests each.
+use super::{CLUSTER, pages, preload::Preloaded, progress::Progress, shapes::{self, Shapes}};
+
+/// Judgements at the same time: two requests each, if they need any.
 const JUDGING: usize = 16;
-/// Objects on one page of a list.
-const PAGE: u32 = 500;
-/// There is only one cluster.
-const CLUSTER: ClusterId = ClusterId(0);
+/// Release records read at the same time. Each may hold megabytes.
+const LOADING: usize = 8;
 
 /// Where releases are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

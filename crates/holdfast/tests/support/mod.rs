@@ -59,15 +59,36 @@ impl World {
     /// An empty world; `name` must be unique among all tests.
     pub async fn new(name: &str) -> Self {
         let (workload, mgmt) = planes().await;
+        let world = Self::empty(workload, mgmt, name).await;
+        mgmt.capi_cluster(name, "c", workload, CapiVersion::V1Beta2, true, &[("tier", "test")]).await.unwrap();
+        world
+    }
+
+    /// A world without a cluster, on any planes.
+    pub async fn empty(workload: &'static ControlPlane, mgmt: &'static ControlPlane, name: &str) -> Self {
         workload.namespace(name).await.unwrap();
         mgmt.namespace(name).await.unwrap();
-        mgmt.capi_cluster(name, "c", workload, CapiVersion::V1Beta2, true, &[("tier", "test")]).await.unwrap();
         Self { workload, mgmt, namespace: name.to_owned(), hub: None }
     }
 
     /// Installs a chart of `e2e/charts` as a release of the world's namespace.
     pub async fn install(&self, helm: Helm, release: &str, chart: &str, args: &[&str]) {
         helm.install(self.workload, release, &self.namespace, &programs::chart(chart).unwrap(), args).await.unwrap();
+    }
+
+    /// Installs a chart that holds one template, `text`, and nothing else.
+    pub async fn install_text(&self, helm: Helm, release: &str, text: &str, args: &[&str]) {
+        let chart = self.chart_of_text(release, text);
+        helm.install(self.workload, release, &self.namespace, &chart, args).await.unwrap();
+    }
+
+    /// Writes such a chart for [`Helm::install`] and [`Helm::upgrade`]; goes with the control plane.
+    pub fn chart_of_text(&self, release: &str, text: &str) -> PathBuf {
+        let chart = self.workload.dir().join("charts").join(format!("{}-{release}", self.namespace));
+        std::fs::create_dir_all(chart.join("templates")).unwrap();
+        std::fs::write(chart.join("Chart.yaml"), format!("apiVersion: v2\nname: {release}\nversion: 0.1.0\n")).unwrap();
+        std::fs::write(chart.join("templates/all.yaml"), text).unwrap();
+        chart
     }
 
     /// Applies a policy for the world's releases with this mode and further fields of the spec.
@@ -92,7 +113,8 @@ impl World {
             .args(["hub", "--kubeconfig"])
             .arg(kubeconfig)
             .args(["--listen", &metrics, "--api-listen", &metrics, "--allow-server", "127.0.0.0/8", "--namespace", &self.namespace])
-            .args(["--log", "info,holdfast_hub=debug", "--log-format", "json"])
+            .args(if args.contains(&"--log") { &[][..] } else { &["--log", "info,holdfast_hub=debug"] })
+            .args(["--log-format", "json"])
             .args(args)
             .stdout(Stdio::null())
             .stderr(output)
@@ -125,6 +147,13 @@ impl World {
     /// The page of `/metrics`.
     pub async fn metrics(&self) -> String {
         self.http("/metrics").await
+    }
+
+    /// The same while the hub may not be listening yet.
+    pub async fn try_metrics(&self) -> anyhow::Result<String> {
+        let address = &self.hub.as_ref().unwrap().metrics;
+        tokio::net::TcpStream::connect(address).await?;
+        Ok(self.metrics().await)
     }
 
     /// One answer of the hub's HTTP listener: status line and body.

@@ -61,6 +61,10 @@ const DISCOVER_EVERY: Duration = Duration::from_secs(300);
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
 /// A watch that is broken for longer backs no verdict.
 const STALE_AFTER: Duration = Duration::from_secs(60);
+/// Every object is compared in full once in this time, a few with each audit: admission that left no trace in any metadata.
+const FULL_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// A start has just compared everything.
+const FULL_AFTER: Duration = Duration::from_secs(3600);
 /// Autoscalers that cannot be listed for this long keep writes off, not judgements.
 const SCALERS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -118,6 +122,7 @@ pub(super) struct Actor {
     pub(super) policies: Arc<PolicySet>,
     pub(super) cluster: ClusterId,
     uid: Arc<str>,
+    started: Instant,
     pub(super) examiner: Examiner,
     discovery: Option<Box<Discovery>>,
     pub(super) catalog: Arc<Catalog>,
@@ -164,6 +169,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>) -> En
         policies,
         cluster,
         uid,
+        started: now,
         examiner,
         discovery: Some(Box::new(discovery)),
         catalog,
@@ -348,9 +354,24 @@ impl Actor {
                     self.notice(id, news, now);
                 }
                 self.look_for_missing(gvk, &audit.listed, now);
+                self.compare_some(gvk, &audit.listed, now);
             }
             Err(error) if error.is_connection() => self.unreached(error.category()),
             Err(error) => tracing::debug!(cluster = %self.name, %gvk, reason = error.category(), "audit failed"),
+        }
+    }
+
+    /// The share of a kind's objects whose turn it is to be compared in full.
+    fn compare_some(&mut self, gvk: &Gvk, listed: &HashSet<StateId>, now: Instant) {
+        let uptime = now.duration_since(self.started);
+        if uptime < FULL_AFTER {
+            return;
+        }
+        let interval = self.audit_interval(gvk).as_secs().max(1);
+        let turns = (FULL_EVERY.as_secs() / interval).max(1);
+        let turn = (uptime.as_secs() / interval) % turns;
+        for id in listed.iter().filter(|id| id.turn(turns) == turn) {
+            self.queue.push(*id, now, now);
         }
     }
 
@@ -368,6 +389,10 @@ impl Actor {
     }
 
     fn event(&mut self, id: StateId, news: News, version: u64, now: Instant) {
+        // It may have been decoded before our own write was taken in.
+        if self.shared.states.is_judged_at(id, version) {
+            return;
+        }
         if news == News::Changed && self.queue.is_in_flight(id) {
             self.echoes.insert(id, version);
         }

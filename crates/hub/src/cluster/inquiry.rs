@@ -36,7 +36,7 @@ use super::{
     sight::Sight,
     state::{ObjectState, States},
 };
-use crate::policy::Ignore;
+use crate::{metrics::OracleOutcome, policy::Ignore};
 
 /// Field manager of every dry-run that asks the server about declared objects. Never used for a write.
 const ORACLE_MANAGER: &str = "holdfast";
@@ -84,6 +84,8 @@ pub struct Examined {
     pub unreachable: Option<CallError>,
     /// UID of the live object; empty while it does not exist.
     pub uid: String,
+    /// How the dry-runs ended that asked for the server's opinion.
+    pub asked: Vec<OracleOutcome>,
 }
 
 /// A write that was sent.
@@ -119,6 +121,7 @@ struct Facts {
     live_text: Bytes,
     oracle: Option<Said>,
     create: Option<Said>,
+    claims: Option<Said>,
     proof: Option<Said>,
     fence: Fence,
     unreachable: Option<CallError>,
@@ -146,6 +149,14 @@ impl Facts {
     }
 }
 
+const fn outcome(said: &Said) -> OracleOutcome {
+    match said {
+        Ok(_) => OracleOutcome::Answered,
+        Err(Refusal { reason: Reason::ServerError, .. }) => OracleOutcome::Failed,
+        Err(_) => OracleOutcome::Refused,
+    }
+}
+
 const fn answer(said: Option<&Said>) -> Answer<'_> {
     match said {
         None => Answer::NotAsked,
@@ -169,12 +180,22 @@ struct Inquiry<'a> {
 impl Examiner {
     /// Judges one object, and corrects it where the context permits.
     pub async fn examine(&self, guarded: &Guarded, state: ObjectState, context: &Context) -> Examined {
+        self.examine_read(guarded, state, context, None).await
+    }
+
+    /// The same with the text of a live object that was just read some other way, for example in a list.
+    pub async fn examine_read(&self, guarded: &Guarded, state: ObjectState, context: &Context, live: Option<Bytes>) -> Examined {
         let places = guarded.endpoint().and_then(|endpoint| Ok((endpoint, guarded.collection()?)));
         let (Ok((endpoint, collection)), Ok(oracle_manager)) = (places, FieldManager::new(ORACLE_MANAGER)) else {
             let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::ManifestInvalid, "the object's name cannot be part of a request");
-            return Examined { judgement, state, writer: None, write: None, unreachable: None, uid: String::new() };
+            return Examined { judgement, state, writer: None, write: None, unreachable: None, uid: String::new(), asked: Vec::new() };
         };
-        let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts: Facts::default() };
+        let mut facts = Facts::default();
+        if let Some(text) = live {
+            facts.live = serde_json::from_slice(&text).ok().map(Ok);
+            facts.live_text = text;
+        }
+        let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts };
         inquiry.run().await
     }
 }
@@ -185,7 +206,9 @@ impl Inquiry<'_> {
             self.state.start_anew(self.guarded.hash);
         }
         if self.context.also_declared_by.is_none() {
-            self.read().await;
+            if self.facts.live.is_none() {
+                self.read().await;
+            }
             if let Some(judgement) = self.glance() {
                 return self.conclude(judgement, None);
             }
@@ -217,6 +240,7 @@ impl Inquiry<'_> {
             live: facts.live(),
             oracle: answer(facts.oracle.as_ref()),
             create: answer(facts.create.as_ref()),
+            claims: answer(facts.claims.as_ref()),
             proof: answer(facts.proof.as_ref()),
             fence: facts.fence,
             permit: if context.fence.is_some() { context.permit } else { Permit::Report(None) },
@@ -269,13 +293,20 @@ impl Inquiry<'_> {
             let body = json_bytes(&throw_away(self.guarded.desired().value));
             client.create(&self.collection, body, &self.oracle_manager, Effect::DryRun).await
         };
+        let claims = async {
+            let object = throw_away(self.guarded.desired().value);
+            let endpoint = self.collection.clone().named(object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default());
+            let endpoint = endpoint.map_err(|_| CallError::BadPath)?;
+            client.apply(&endpoint, json_bytes(&object), &self.oracle_manager, true, Effect::DryRun).await
+        };
         let fence = async {
             match &self.context.fence {
                 Some(question) => self.examiner.fence(question).await,
                 None => Fence::Unknown,
             }
         };
-        let (oracle, create, fence) = tokio::join!(only_if(ask.oracle, oracle), only_if(ask.create, create), only_if(ask.fence, fence));
+        let (oracle, create, claims, fence) =
+            tokio::join!(only_if(ask.oracle, oracle), only_if(ask.create, create), only_if(ask.claims, claims), only_if(ask.fence, fence));
         if let Some(oracle) = oracle {
             let said = self.facts.said(oracle);
             if let (Ok(object), None) = (&said, &self.state.owned) {
@@ -285,6 +316,13 @@ impl Inquiry<'_> {
         }
         if let Some(create) = create {
             self.facts.create = Some(self.facts.said(create));
+        }
+        if let Some(claims) = claims {
+            let said = self.facts.said(claims);
+            if let Ok(object) = &said {
+                self.state.owned = Some(self.examiner.states.intern(owned_by_oracle(object)));
+            }
+            self.facts.claims = Some(said);
         }
         if let Some(fence) = fence {
             self.facts.fence = fence;
@@ -379,7 +417,8 @@ impl Inquiry<'_> {
         if judgement.settled {
             state.accepted = Some(judgement.accepted.iter().map(AcceptedPath::remembered).collect());
         }
-        Examined { judgement, state, writer, write, unreachable: facts.unreachable, uid }
+        let asked = [&facts.oracle, &facts.create, &facts.claims].into_iter().flatten().map(outcome).collect();
+        Examined { judgement, state, writer, write, unreachable: facts.unreachable, uid, asked }
     }
 }
 

@@ -105,6 +105,9 @@ impl Actor {
 
     pub(super) fn examined(&mut self, due: Due, release: &ReleaseName, examined: Examined) {
         self.queue.done(due.id);
+        for outcome in &examined.asked {
+            self.shared.metrics.oracle_asked(*outcome);
+        }
         let guarded = self.objects.get(&due.id).and_then(|slot| slot.claimants.iter().find(|(claimant, _)| claimant == release)).map(|(_, guarded)| Arc::clone(guarded));
         let Some(guarded) = guarded else { return };
         if let Some(error) = &examined.unreachable {

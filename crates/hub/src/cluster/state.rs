@@ -36,6 +36,12 @@ impl StateId {
         Self(digester.finish())
     }
 
+    /// Which of `turns` turns the object has: spreads objects evenly.
+    pub fn turn(&self, turns: u64) -> u64 {
+        let number = self.0.bytes().iter().take(8).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));
+        number % turns.max(1)
+    }
+
     /// The id of a key.
     pub fn of(cluster: ClusterId, key: &ObjectKey) -> Self {
         Self::new(cluster, &key.gvk.group, &key.gvk.kind, key.namespace.as_deref(), &key.name)
@@ -153,6 +159,11 @@ impl States {
             state.sight = Some(now);
         }
         Some((key, news))
+    }
+
+    /// Whether the object was last judged at this version.
+    pub fn is_judged_at(&self, id: StateId, version: u64) -> bool {
+        self.shared.objects.get(&id).and_then(|state| state.sight).is_some_and(|sight| sight.version() == version)
     }
 
     /// One shared copy of an owned set: objects of one shape have equal ones.

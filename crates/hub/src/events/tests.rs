@@ -35,10 +35,10 @@ async fn the_same_thing_is_counted_on_one_event() {
         assert!(gather.note(drift("web", "a"), Timestamp::UNIX_EPOCH, start + Duration::from_secs(second)));
     }
     assert_eq!(gather.next(everything, start + Duration::from_secs(59)), None, "counts are written once a minute");
-    let again = gather.next(everything, start + Duration::from_secs(60)).unwrap();
+    let again = gather.next(everything, start + Duration::from_mins(1)).unwrap();
     assert_eq!((again.count, again.stored.as_deref()), (10, Some("event-1")));
-    assert_eq!(gather.next(everything, start + Duration::from_secs(60)), None, "not twice while it is being written");
-    gather.stored(&again.key, "event-1".to_owned(), 10, start + Duration::from_secs(60));
+    assert_eq!(gather.next(everything, start + Duration::from_mins(1)), None, "not twice while it is being written");
+    gather.stored(&again.key, "event-1".to_owned(), 10, start + Duration::from_mins(1));
 
     let later = start + Duration::from_secs(9 + 600);
     gather.expire(later);
@@ -53,7 +53,7 @@ async fn each_report_gets_a_few_events_a_minute_and_others_their_own() {
     let taken = (0..100).filter(|number| gather.note(drift("web", &number.to_string()), Timestamp::UNIX_EPOCH, start)).count();
     assert_eq!(taken, 5);
     assert!(gather.note(drift("db", "0"), Timestamp::UNIX_EPOCH, start));
-    let minute = start + Duration::from_secs(60);
+    let minute = start + Duration::from_mins(1);
     let more = (100..200).filter(|number| gather.note(drift("web", &number.to_string()), Timestamp::UNIX_EPOCH, minute)).count();
     assert_eq!(more, 3);
     assert!(gather.note(drift("web", "0"), Timestamp::UNIX_EPOCH, minute), "a repeat costs nothing");

@@ -58,9 +58,9 @@ fn secret(name: &str, labels: &[(&str, &str)], kubeconfig: &str) -> Option<Secre
 const OF_ONE: (&str, &str) = ("cluster.x-k8s.io/cluster-name", "one");
 const MARKED: (&str, &str) = ("holdfast.dev/kubeconfig", "true");
 
-fn objects<T>(items: impl IntoIterator<Item = (&'static str, T)>) -> Option<Arc<Objects<T>>> {
+fn objects<T>(items: impl IntoIterator<Item = (&'static str, T)>) -> Arc<Objects<T>> {
     let name = |name: &str| ObjectName { namespace: Arc::from("fleet"), name: Arc::from(name) };
-    Some(Arc::new(items.into_iter().map(|(text, item)| (name(text), Arc::new(item))).collect()))
+    Arc::new(items.into_iter().map(|(text, item)| (name(text), Arc::new(item))).collect())
 }
 
 fn inputs(clusters: Vec<ClusterInput>, secrets: Vec<SecretInput>) -> Inputs {
@@ -70,10 +70,10 @@ fn inputs(clusters: Vec<ClusterInput>, secrets: Vec<SecretInput>) -> Inputs {
     };
     let (labelled, plain): (Vec<_>, Vec<_>) = secrets.into_iter().partition(|secret| secret.labelled);
     Inputs {
-        clusters: objects(clusters.into_iter().map(|cluster| ("one", cluster))),
-        capi_secrets: objects(plain.into_iter().map(named)),
-        labelled_secrets: objects(labelled.into_iter().map(named)),
-        policies: objects([]),
+        clusters: Some(objects(clusters.into_iter().map(|cluster| ("one", cluster)))),
+        capi_secrets: Some(objects(plain.into_iter().map(named))),
+        labelled_secrets: Some(objects(labelled.into_iter().map(named))),
+        policies: Some(objects([])),
     }
 }
 
@@ -162,15 +162,18 @@ fn nothing_is_known_before_everything_was_read() {
     }
 }
 
+/// Name and labels of a Secret, and the cluster it is for with whether it carries our label.
+type Row = (&'static str, &'static [(&'static str, &'static str)], Option<(&'static str, bool)>);
+
 #[test]
 fn which_secret_is_for_which_cluster() {
-    let other = ("cluster.x-k8s.io/cluster-name", "two");
-    let table: [(&str, &[(&str, &str)], Option<(&str, bool)>); 10] = [
+    const OTHER: (&str, &str) = ("cluster.x-k8s.io/cluster-name", "two");
+    let table: [Row; 10] = [
         ("one-kubeconfig", &[OF_ONE], Some(("one", false))),
         ("one-ca", &[OF_ONE], None),
         ("one-etcd", &[OF_ONE], None),
         ("one-user-kubeconfig", &[OF_ONE], None),
-        ("one-kubeconfig", &[other], None),
+        ("one-kubeconfig", &[OTHER], None),
         ("one-kubeconfig", &[], None),
         ("edge", &[MARKED], Some(("edge", true))),
         ("edge-kubeconfig", &[MARKED], Some(("edge", true))),
@@ -268,12 +271,12 @@ fn policies_take_part_in_the_view() {
     let spec: DriftPolicySpec = serde_json::from_value(json!({"clusterSelector": {"matchLabels": {"env": "prod"}}})).unwrap();
     let live = |spec| LivePolicy { input: PolicyInput { generation: 1, uid: String::new(), spec }, status: None };
     let mut all = inputs(vec![open_cluster()], vec![]);
-    all.policies = objects([("prod", live(Some(spec)))]);
+    all.policies = Some(objects([("prod", live(Some(spec)))]));
     let view = fold(&all, DefaultMode::Off, &FleetView::default());
     let one = ClusterName::new("fleet", "one");
     assert!(view.guards(&one));
     assert!(!view.guards(&ClusterName::new("fleet", "two")));
-    all.policies = objects([("prod", live(None))]);
+    all.policies = Some(objects([("prod", live(None))]));
     let broken = fold(&all, DefaultMode::Off, &view);
     assert!(!broken.guards(&one), "nothing of an unreadable policy is applied");
     assert_eq!(broken.policies.acceptance().len(), 1);

@@ -94,10 +94,10 @@ impl FleetWatch {
         let capi_label = CLUSTER_NAME_LABEL;
         let own_label = format!("{KUBECONFIG_LABEL}=true");
         tokio::select! {
-            never = self.watch_clusters() => never,
-            never = self.watch_secrets("Cluster API Secrets", capi_label, &self.capi_secrets) => never,
-            never = self.watch_secrets("labelled Secrets", &own_label, &self.labelled_secrets) => never,
-            never = self.watch_policies() => never,
+            never = Box::pin(self.watch_clusters()) => never,
+            never = Box::pin(self.watch_secrets("Cluster API Secrets", capi_label, &self.capi_secrets)) => never,
+            never = Box::pin(self.watch_secrets("labelled Secrets", &own_label, &self.labelled_secrets)) => never,
+            never = Box::pin(self.watch_policies()) => never,
             never = self.fold_changes() => never,
         }
     }

@@ -67,7 +67,8 @@ impl Failure {
         match error {
             Error::Api(status) if status.is_already_exists() => Self::AlreadyExists,
             Error::Api(status) => Self::of_code(status.code),
-            Error::HyperError(_) | Error::Service(_) => Self::Unreachable,
+            Error::Service(error) => error.downcast_ref::<Self>().copied().unwrap_or(Self::Unreachable),
+            Error::HyperError(_) => Self::Unreachable,
             _ => Self::BadAnswer,
         }
     }
@@ -115,5 +116,42 @@ pub async fn call<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(Failure::of(&error)),
         Err(_) => Err(Failure::Timeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_is_given_up() {
+        let silent = || std::future::pending::<Result<(), Error>>();
+        assert_eq!(call(silent()).await, Err(Failure::Timeout));
+        let error = answer_in_time(std::future::pending::<Result<(), BoxError>>()).await.unwrap_err();
+        assert_eq!(error.downcast_ref::<Failure>(), Some(&Failure::Timeout));
+        assert_eq!(Failure::of(&Error::Service(error)), Failure::Timeout);
+    }
+
+    #[test]
+    fn what_the_server_says_is_reduced_to_a_word() {
+        let table = [
+            (401, "Unauthorized", Failure::Unauthorized),
+            (403, "Forbidden", Failure::Forbidden),
+            (404, "NotFound", Failure::NotFound),
+            (409, "Conflict", Failure::Conflict),
+            (409, "AlreadyExists", Failure::AlreadyExists),
+            (410, "Expired", Failure::Expired),
+            (422, "Invalid", Failure::Invalid),
+            (429, "TooManyRequests", Failure::Throttled),
+            (500, "InternalError", Failure::Server),
+            (503, "ServiceUnavailable", Failure::Throttled),
+        ];
+        for (code, reason, expected) in table {
+            let failure = Failure::of(&Error::Api(Status::failure("CANARY", reason).with_code(code).boxed()));
+            assert_eq!(failure, expected);
+            assert!(!failure.to_string().contains("CANARY"));
+        }
     }
 }

@@ -201,7 +201,7 @@ impl ReleaseMatcher {
 
 fn contest(contest: Option<Contest>) -> Result<Option<ContestRule>, PolicyError> {
     let Some(Contest { rounds, window: Span(window) }) = contest else { return Ok(None) };
-    let day = Duration::from_secs(86_400);
+    let day = Duration::from_hours(24);
     if (2..=20).contains(&rounds) && (Duration::from_secs(1)..=day).contains(&window) {
         Ok(Some(ContestRule { rounds, window }))
     } else {

@@ -144,7 +144,7 @@ fn label_word(text: &str) -> bool {
 
 /// Not empty, of `letter`s and `inner` characters, the latter not at the ends.
 fn word(text: &str, letter: impl Fn(char) -> bool, inner: impl Fn(char) -> bool) -> bool {
-    text.starts_with(&letter) && text.ends_with(|c| letter(c)) && text.chars().all(|c| letter(c) || inner(c))
+    text.starts_with(&letter) && text.ends_with(&letter) && text.chars().all(|c| letter(c) || inner(c))
 }
 
 #[cfg(test)]

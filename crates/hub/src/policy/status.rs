@@ -49,8 +49,9 @@ impl Default for ReleaseCounts {
 impl ReleaseCounts {
     /// Says how many releases of a cluster each policy decides about; replaces what was said before.
     pub fn set(&self, cluster: &ClusterName, releases: BTreeMap<PolicyName, u64>) {
-        let before = self.counts.lock().insert(cluster.clone(), releases.clone());
-        if before.as_ref() != Some(&releases) {
+        let mut counts = self.counts.lock();
+        if counts.get(cluster) != Some(&releases) {
+            counts.insert(cluster.clone(), releases);
             self.changed.send_replace(());
         }
     }

@@ -109,8 +109,8 @@ fn a_default_that_is_spelled_out_is_no_unsupported_field() {
     let policies = set(&[("fleet", "p", json!({"clusterSelector": {}, "contest": value["contest"]}))], DefaultMode::Off);
     assert!(Policy::compile(PolicyName::new("fleet", "p"), &with(value)).is_ok());
     let guard = policies.decide(&cluster("fleet", &[]), "shop", "web").unwrap();
-    assert_eq!(guard.contest, Some(ContestRule { rounds: 5, window: Duration::from_secs(3600) }));
-    assert_eq!((guard.mode, guard.interval), (Mode::Warn, Duration::from_secs(600)));
+    assert_eq!(guard.contest, Some(ContestRule { rounds: 5, window: Duration::from_hours(1) }));
+    assert_eq!((guard.mode, guard.interval), (Mode::Warn, Duration::from_mins(10)));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_highest_priority_decides_then_the_name() {
     ];
     for (cluster, release, expected) in table {
         let guard = policies.decide(cluster, "shop", release);
-        let said = guard.map(|guard| guard.policy.as_ref().map_or("default".to_owned(), ToString::to_string));
+        let said = guard.map(|guard| guard.policy.as_ref().map_or_else(|| "default".to_owned(), ToString::to_string));
         assert_eq!(said.as_deref(), expected, "{} {release}", cluster.name);
     }
     assert!(policies.acceptance()[&PolicyName::new("fleet", "broken")].result.is_err());
@@ -197,7 +197,7 @@ fn ignore_rules_match_objects_paths_managers_and_time() {
         (key("apps/v1", "Deployment", None), labels("web"), annotations.clone(), now),
         (deployment.clone(), labels("db"), annotations.clone(), now),
         (deployment.clone(), labels("web"), BTreeMap::new(), now),
-        (deployment.clone(), labels("web"), annotations.clone(), "2026-12-01T00:00:00Z".parse().unwrap()),
+        (deployment, labels("web"), annotations, "2026-12-01T00:00:00Z".parse().unwrap()),
     ] {
         assert!(!rule.matches_object(&key, &labels, &annotations, now), "{key}");
     }

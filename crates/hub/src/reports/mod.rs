@@ -9,6 +9,8 @@
 
 mod content;
 mod desk;
+#[cfg(test)]
+mod fake_server;
 mod key;
 #[cfg(test)]
 mod tests;

@@ -68,7 +68,7 @@ impl ReportWriter {
         let mut fleet = self.fleet.clone();
         let mut prune = interval(PRUNE);
         prune.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut events = pin!(watcher::watcher(self.api(), self.config()).default_backoff());
+        let mut events = pin!(watcher::watcher(self.api(), config()).default_backoff());
         let mut said = None;
         loop {
             self.start_due(&mut writing);
@@ -163,10 +163,10 @@ impl ReportWriter {
             None => Api::all_with(self.client.clone(), &()),
         }
     }
+}
 
-    /// Only reports with our label: what somebody else makes of the kind is not ours. One that loses the label looks deleted and is
-    /// found again by its name when it is created anew.
-    fn config(&self) -> watcher::Config {
-        watcher::Config::default().labels(SOURCE_LABEL).page_size(PAGE)
-    }
+/// Only reports with our label: what somebody else makes of the kind is not ours. One that loses the label looks deleted, and is found
+/// again by its name when it is created anew.
+fn config() -> watcher::Config {
+    watcher::Config::default().labels(SOURCE_LABEL).page_size(PAGE)
 }

@@ -1,7 +1,5 @@
 //! What the hub may do: on the management cluster, on workload clusters it only watches, and on those it corrects.
 
-use std::fmt::Write as _;
-
 use super::{ACCOUNT, NAMESPACE};
 
 const READ: &[&str] = &["get", "list", "watch"];
@@ -213,22 +211,16 @@ impl Page {
     }
 
     fn role(&mut self, name: &str, rules: &[Rule<'_>]) {
-        let mut text = format!("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {name}\nrules:\n");
+        let mut lines = vec![format!("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  name: {name}\nrules:\n")];
+        let list = |items: &[&str]| items.iter().map(|item| if item.is_empty() { "\"\"" } else { item }).collect::<Vec<_>>().join(", ");
         for rule in rules {
             if !rule.why.is_empty() {
-                // Writing to a String cannot fail, here and below.
-                let _: std::fmt::Result = writeln!(text, "# {}", rule.why);
+                lines.push(format!("# {}\n", rule.why));
             }
-            let list = |items: &[&str]| items.iter().map(|item| if item.is_empty() { "\"\"" } else { item }).collect::<Vec<_>>().join(", ");
-            let _: std::fmt::Result = writeln!(
-                text,
-                "- apiGroups: [{}]\n  resources: [{}]\n  verbs: [{}]",
-                list(&[rule.group]),
-                list(rule.resources),
-                list(rule.verbs)
-            );
+            let (group, resources, verbs) = (list(&[rule.group]), list(rule.resources), list(rule.verbs));
+            lines.push(format!("- apiGroups: [{group}]\n  resources: [{resources}]\n  verbs: [{verbs}]\n"));
         }
-        self.document(&text);
+        self.document(&lines.concat());
     }
 
     fn binding(&mut self, role: &str) {

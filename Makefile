@@ -1,0 +1,40 @@
+# Everything one does with this repository. `make` lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help tools controlplane demo test bench gen fmt lint clean
+
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo '  Needs Rust 1.95, Go 1.26, a C compiler and GNU make; `make tools` looks for them. Everything else'
+	@echo '  is fetched from the registries of Rust and Go and built here. Nothing outside target/ is written.'
+
+tools: ## Looks for the tools this repository needs and says how to get them
+	@tools/check
+
+controlplane: tools ## Builds kube-apiserver, etcd, kubectl and both Helms into target/controlplane (once, 10 min)
+	@e2e/controlplane/build.sh
+
+demo: controlplane ## Two clusters, two Helm releases, three kinds of trouble; KEEP=1 leaves it all running
+	@cargo xtask demo $(if $(KEEP),--keep)
+
+test: controlplane ## Format, lints, generated files, unit, property, doc and end-to-end tests
+	@tools/test
+
+bench: controlplane ## Measures latency, memory and calls, beside the targets
+	@cargo xtask bench
+
+gen: ## Writes the files that follow from the code
+	@cargo xtask gen
+
+fmt: ## Formats the code
+	@cargo fmt --all
+
+lint: ## Format check and lints
+	@cargo fmt --all --check
+	@cargo clippy --workspace --all-targets -- -D warnings
+
+clean: ## Removes everything that was built, the control plane too
+	@rm -rf target

@@ -1,0 +1,266 @@
+//! One chart installed by both Helms, what somebody does to its objects, and what must come of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::ensure;
+use holdfast_testkit::{Audit, Helm, Mark, Target, Writer, management::HUB_USER};
+use serde_json::{Value, json};
+
+use crate::support::{World, finding, live};
+
+/// The releases of every case: each template names its objects after its release.
+pub const RELEASES: [(Helm, &str); 2] = [(Helm::V3, "h3"), (Helm::V4, "h4")];
+
+/// A healthy object of every release. That its drift is corrected shows that the hub is alive and has seen all that came before.
+pub const BEACON: &str = r#"
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: "{{ .Release.Name }}-beacon"}
+data: {light: "on"}
+"#;
+
+/// Kinds whose objects a case compares.
+const KINDS: &str = "deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs,services,configmaps,secrets,serviceaccounts,\
+    persistentvolumeclaims,horizontalpodautoscalers,poddisruptionbudgets,networkpolicies,resourcequotas,limitranges,roles,rolebindings,leases";
+
+/// Uid, resource version and generation by kind and name.
+type Versions = BTreeMap<String, (String, String, i64)>;
+
+/// What somebody does to one object of each release.
+pub struct Row {
+    /// What it shows.
+    pub what: &'static str,
+    /// The object, by namespace and name.
+    pub object: fn(&str, &str) -> Target,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name without the release's.
+    pub name: &'static str,
+    /// Who.
+    pub manager: &'static str,
+    /// How.
+    pub edit: Edit,
+    /// The drift that must be found: nothing more, nothing less.
+    pub paths: &'static [&'static str],
+    /// Where the object must be as before, by JSON pointer: all of these values.
+    pub restored: &'static [&'static str],
+    /// Writes that correct it on a server-side release; on a client-side one it is always one.
+    pub writes_v4: usize,
+}
+
+/// A way to write.
+pub enum Edit {
+    /// JSON merge patch.
+    Merge(Value),
+    /// JSON patch.
+    Json(Value),
+    /// JSON patch that depends on the release.
+    For(fn(&str) -> Value),
+    /// JSON merge patch of the scale.
+    Scale(i64),
+    /// Forced server-side apply; `apiVersion`, `kind` and `metadata` are added.
+    Apply(Value),
+}
+
+/// A world with both releases installed and guarded in mode `Correct`.
+pub struct Case {
+    /// The world.
+    pub world: World,
+    /// Where the audit log stood when the hub was started.
+    pub mark: Mark,
+    beacons: i64,
+}
+
+impl Case {
+    /// Installs the chart by both Helms, starts a hub and waits until both are in sync, without a write.
+    pub async fn start(name: &str, chart: &str) -> Self {
+        let case = Self::guard(Self::install(name, chart).await).await;
+        for (_, release) in RELEASES {
+            let report = case.world.wait_in_sync(release).await;
+            assert_eq!(report["status"]["deviations"].as_array().map_or(0, Vec::len), 0, "only respelling may differ: {report:#}");
+        }
+        case
+    }
+
+    /// Only installs.
+    pub async fn install(name: &str, chart: &str) -> World {
+        let world = World::new(name).await;
+        for (helm, release) in RELEASES {
+            world.install_text(helm, release, &format!("{chart}{BEACON}"), &[]).await;
+        }
+        world
+    }
+
+    /// Only starts the hub.
+    pub async fn guard(mut world: World) -> Self {
+        let mark = world.workload.audit_mark().await.unwrap();
+        world.policy("Correct", json!({})).await;
+        world.start_hub(&[]);
+        Self { world, mark, beacons: 0 }
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        &self.world.namespace
+    }
+
+    /// What the hub asked about the namespace since it was started.
+    pub async fn calls(&self) -> Audit {
+        self.world.of_hub(&self.world.workload.audit_since(self.mark).await.unwrap())
+    }
+
+    /// The writes of the hub to one object since it was started.
+    pub async fn writes_to(&self, target: &Target) -> Audit {
+        let audit = self.world.workload.audit_since(self.mark).await.unwrap().by_user(HUB_USER).writes();
+        audit.filter(|call| call.resource == target.plural && call.name == target.name && call.namespace == *target.namespace.as_deref().unwrap_or_default())
+    }
+
+    /// Versions of every object of the releases, the beacons apart.
+    pub async fn versions(&self) -> Versions {
+        let labels = "app.kubernetes.io/managed-by=Helm";
+        let text = self.world.workload.kubectl(&["get", KINDS, "-n", self.namespace(), "-l", labels, "-o", "json"]).await.unwrap();
+        let list: Value = serde_json::from_str(&text).unwrap();
+        let objects = list["items"].as_array().unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        objects
+            .iter()
+            .map(|object| {
+                let (kind, metadata) = (&object["kind"], &object["metadata"]);
+                let generation = metadata["generation"].as_i64().unwrap_or_default();
+                (format!("{} {}", text(kind), text(&metadata["name"])), (text(&metadata["uid"]), text(&metadata["resourceVersion"]), generation))
+            })
+            .filter(|(name, _)| !name.ends_with("-beacon"))
+            .collect()
+    }
+
+    /// Nothing moves, and the hub is alive: drift of the beacons is corrected, and no other object is touched meanwhile.
+    pub async fn stays_quiet(&mut self) {
+        let before = self.versions().await;
+        assert!(!before.is_empty());
+        self.beacons += 1;
+        let somebody = self.world.writer("kubectl-edit");
+        for (_, release) in RELEASES {
+            let beacon = Target::configmap(self.namespace(), &format!("{release}-beacon"));
+            somebody.merge_patch(&beacon, &json!({"data": {"light": format!("off {}", self.beacons)}})).await.unwrap();
+        }
+        for (_, release) in RELEASES {
+            let beacon = Target::configmap(self.namespace(), &format!("{release}-beacon"));
+            self.world
+                .wait("the beacon is corrected", async || {
+                    let light = live(&somebody, &beacon, "/data/light").await;
+                    ensure!(light == "on", "{light}");
+                    Ok(())
+                })
+                .await;
+        }
+        assert_eq!(self.versions().await, before, "an object moved although nothing happened to it\n{}", self.calls().await.writes());
+    }
+
+    /// Carries out the edits on both releases, and checks that each is found, named, corrected and leaves quiet behind.
+    pub async fn corrects(&mut self, rows: &[Row]) {
+        let mut before = BTreeMap::new();
+        let writes_before = self.calls().await.writes().len();
+        for (_, release) in RELEASES {
+            for row in rows {
+                let target = row.target(self.namespace(), release);
+                let writer = self.world.writer(row.manager);
+                before.insert((row.kind, row.name, release), writer.get(&target).await.unwrap());
+                row.act(&writer, &target, release).await.unwrap_or_else(|error| panic!("{}: {error:#}", row.what));
+            }
+        }
+        for (_, release) in RELEASES {
+            for row in rows {
+                let what = format!("{} ({release}): corrected", row.what);
+                let name = row.full_name(release);
+                let report = self
+                    .world
+                    .wait_report(Some(release), &what, |status| finding(status, row.kind, &name).is_some_and(|finding| finding["action"] == "Corrected"))
+                    .await;
+                let found = finding(&report["status"], row.kind, &name).unwrap();
+                row.check_paths(found);
+            }
+        }
+        self.stays_quiet().await;
+        let mut expected = RELEASES.len();
+        for (helm, release) in RELEASES {
+            for row in rows {
+                let target = row.target(self.namespace(), release);
+                let after = self.world.writer(row.manager).get(&target).await.unwrap();
+                for pointer in row.restored {
+                    let (was, is) = (before[&(row.kind, row.name, release)].pointer(pointer), after.pointer(pointer));
+                    assert_eq!(is, was, "{} ({release}): {pointer}", row.what);
+                }
+                let writes = if helm == Helm::V3 { 1 } else { row.writes_v4 };
+                let sent = self.writes_to(&target).await;
+                assert_eq!(sent.len(), writes, "{} ({release}): writes\n{sent}", row.what);
+                expected += writes;
+            }
+        }
+        let writes = self.calls().await.writes();
+        assert_eq!(writes.len() - writes_before, expected, "{writes}");
+        for (_, release) in RELEASES {
+            self.world.wait_in_sync(release).await;
+        }
+    }
+}
+
+impl Row {
+    /// A row with the values most have.
+    pub fn new(what: &'static str, object: fn(&str, &str) -> Target, kind: &'static str, name: &'static str, edit: Edit) -> Self {
+        Self { what, object, kind, name, manager: "kubectl-edit", edit, paths: &[], restored: &[], writes_v4: 1 }
+    }
+
+    /// The drift that must be found.
+    pub fn drifts(self, paths: &'static [&'static str]) -> Self {
+        Self { paths, ..self }
+    }
+
+    /// What must be as before.
+    pub fn restores(self, restored: &'static [&'static str]) -> Self {
+        Self { restored, ..self }
+    }
+
+    /// By whom.
+    pub fn by(self, manager: &'static str) -> Self {
+        Self { manager, ..self }
+    }
+
+    /// Restored by position on a server-side release, which takes a second write for the ownership.
+    pub fn by_position(self) -> Self {
+        Self { writes_v4: 2, ..self }
+    }
+
+    fn full_name(&self, release: &str) -> String {
+        format!("{release}-{}", self.name)
+    }
+
+    fn target(&self, namespace: &str, release: &str) -> Target {
+        (self.object)(namespace, &self.full_name(release))
+    }
+
+    async fn act(&self, writer: &Writer, target: &Target, release: &str) -> anyhow::Result<Value> {
+        match &self.edit {
+            Edit::Merge(patch) => writer.merge_patch(target, patch).await,
+            Edit::Json(operations) => writer.json_patch(target, operations).await,
+            Edit::For(operations) => writer.json_patch(target, &operations(release)).await,
+            Edit::Scale(replicas) => writer.merge_patch(&target.scale(), &json!({"spec": {"replicas": replicas}})).await,
+            Edit::Apply(fields) => {
+                let mut object = fields.clone();
+                object["apiVersion"] = json!(target.api_version());
+                object["kind"] = json!(self.kind);
+                object["metadata"]["name"] = json!(target.name);
+                writer.apply(target, &object).await
+            }
+        }
+    }
+
+    fn check_paths(&self, found: &Value) {
+        let entries = found["paths"].as_array().unwrap();
+        let paths: BTreeSet<&str> = entries.iter().filter_map(|entry| entry["path"].as_str()).collect();
+        assert_eq!(paths, self.paths.iter().copied().collect(), "{}: {found:#}", self.what);
+        for entry in entries.iter().filter(|entry| entry["change"] == "Changed") {
+            assert_eq!(entry["actor"]["manager"], self.manager, "{}: {entry:#}", self.what);
+        }
+    }
+}

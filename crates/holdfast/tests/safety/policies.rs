@@ -1,0 +1,213 @@
+//! A policy is in force as a whole or not at all, and what it says may change while the hub runs.
+
+use anyhow::{Context, Result, ensure};
+use holdfast_testkit::Target;
+use serde_json::{Value, json};
+
+use crate::{
+    fixture::{Release, Style, configmap, hub_writes, lines, wait_live},
+    support::{World, condition, finding, live, reason},
+};
+
+fn policy(namespace: &str, name: &str, spec: &Value) -> Value {
+    let mut full = json!({"clusterSelector": {}});
+    full.as_object_mut().unwrap().extend(spec.as_object().cloned().unwrap());
+    json!({"apiVersion": "holdfast.dev/v1alpha1", "kind": "DriftPolicy", "metadata": {"name": name, "namespace": namespace}, "spec": full})
+}
+
+fn target(namespace: &str, name: &str) -> Target {
+    Target::custom("holdfast.dev", "v1alpha1", "driftpolicies", namespace, name)
+}
+
+#[tokio::test]
+async fn nonsense_is_refused_by_the_api_server() {
+    let namespace = "refused-policies";
+    let world = World::new(namespace).await;
+    let rows = [
+        ("mode", json!({"mode": "Fight"}), "spec.mode"),
+        ("interval", json!({"interval": "29s"}), "interval"),
+        ("interval-word", json!({"interval": "often"}), "interval"),
+        ("no-selector", json!({"clusterSelector": null}), "clusterSelector"),
+        ("empty-rule", json!({"ignore": [{"reason": "just because"}]}), "paths"),
+        ("rounds", json!({"contest": {"rounds": 1}}), "rounds"),
+        ("trust", json!({"releases": [{"trust": "Everything"}]}), "trust"),
+        ("operator", json!({"clusterSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}), "operator"),
+        ("until", json!({"ignore": [{"paths": ["/spec"], "until": "tomorrow"}]}), "until"),
+        ("empty-name", json!({"releases": [{"name": ""}]}), "name"),
+    ];
+    let platform = world.mgmt.writer("platform").unwrap();
+    for (name, spec, word) in rows {
+        let error = platform.apply(&target(namespace, name), &policy(namespace, name, &spec)).await.expect_err(name);
+        let text = format!("{error:#}");
+        assert!(text.contains(word), "{name}: {text}");
+    }
+    platform.apply(&target(namespace, "fine"), &policy(namespace, "fine", &json!({"interval": "30s"}))).await.unwrap();
+}
+
+/// Waits until a policy's condition says what is wanted about its present generation.
+async fn wait_accepted(world: &World, name: &str, status: &str, word: &str) {
+    let platform = world.mgmt.writer("platform").unwrap();
+    world
+        .wait(&format!("policy {name} is accepted: {status}"), async || {
+            let policy = platform.get(&target(&world.namespace, name)).await?;
+            let condition = policy["status"]["conditions"].as_array().and_then(|all| all.first()).context("no condition")?;
+            ensure!(
+                condition["type"] == "Accepted" && condition["status"] == status && condition["reason"] == word && policy["status"]["observedGeneration"] == policy["metadata"]["generation"],
+                "{}",
+                policy["status"]
+            );
+            Ok(())
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_policy_with_one_wrong_field_does_nothing_at_all() {
+    let namespace = "half-policies";
+    let mut world = World::new(namespace).await;
+    Release::new(&world, "web", Style::ClientSide).install(&[configmap(namespace, "settings", "color", "blue")]).await;
+    let rows = [
+        ("foreign", json!({"foreign": "Remove"}), "Unsupported"),
+        ("exclusive", json!({"exclusive": [{"paths": ["/spec"]}]}), "Unsupported"),
+        ("recreate", json!({"recreate": "OnImmutable"}), "Unsupported"),
+        ("limit", json!({"limit": {"correctionsPerMinute": 5}}), "Unsupported"),
+        ("path", json!({"ignore": [{"paths": ["spec/replicas"]}]}), "Invalid"),
+        ("window", json!({"contest": {"rounds": 3, "window": "48h"}}), "Invalid"),
+        ("selector", json!({"clusterSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": []}]}}), "Invalid"),
+    ];
+    let platform = world.mgmt.writer("platform").unwrap();
+    for (name, spec, _) in &rows {
+        let mut spec = spec.clone();
+        spec["mode"] = json!("Correct");
+        spec["priority"] = json!(100);
+        platform.apply(&target(namespace, name), &policy(namespace, name, &spec)).await.unwrap();
+    }
+    world.start_hub(&[]);
+    for (name, _, word) in &rows {
+        wait_accepted(&world, name, "False", word).await;
+    }
+    assert!(world.report(None).await.is_none() && world.report(Some("web")).await.is_none(), "nothing guards the cluster");
+
+    // A good policy of lower priority is in force beside them.
+    world.policy("Warn", json!({})).await;
+    wait_accepted(&world, "p", "True", "Accepted").await;
+    world.wait_in_sync("web").await;
+    let kubectl = world.writer("kubectl-edit");
+    let settings = Target::configmap(namespace, "settings");
+    let mark = world.workload.audit_mark().await.unwrap();
+    kubectl.merge_patch(&settings, &json!({"data": {"color": "red"}})).await.unwrap();
+    world.wait_report(Some("web"), "drifted", |status| status["summary"]["drifted"] == 1).await;
+    let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
+    assert!(writes.is_empty(), "{:?}", lines(&writes));
+
+    // Repaired, it is in force, and wins.
+    platform.merge_patch(&target(namespace, "recreate"), &json!({"spec": {"recreate": "Never"}})).await.unwrap();
+    wait_accepted(&world, "recreate", "True", "Accepted").await;
+    wait_live(&world, &kubectl, &settings, "/data/color", &json!("blue")).await;
+    // Spoilt again, it is out: the other one reports, and nobody writes.
+    platform.merge_patch(&target(namespace, "recreate"), &json!({"spec": {"foreign": "Remove"}})).await.unwrap();
+    wait_accepted(&world, "recreate", "False", "Unsupported").await;
+    let mark = world.workload.audit_mark().await.unwrap();
+    kubectl.merge_patch(&settings, &json!({"data": {"color": "green"}})).await.unwrap();
+    world.wait_report(Some("web"), "drifted", |status| finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["verdict"] == "Drifted")).await;
+    let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
+    assert!(writes.is_empty(), "{:?}", lines(&writes));
+}
+
+#[tokio::test]
+async fn modes_and_suspension_change_while_the_hub_runs() {
+    let namespace = "modes";
+    let mut world = World::new(namespace).await;
+    Release::new(&world, "web", Style::ServerSide).install(&[configmap(namespace, "settings", "color", "blue")]).await;
+    world.policy("Off", json!({})).await;
+    world.start_hub(&[]);
+    wait_accepted(&world, "p", "True", "Accepted").await;
+    assert!(world.report(Some("web")).await.is_none());
+    let kubectl = world.writer("kubectl-edit");
+    let settings = Target::configmap(namespace, "settings");
+    let paint = async |color: &str| _ = kubectl.merge_patch(&settings, &json!({"data": {"color": color}})).await.unwrap();
+    let drifted = |status: &Value| finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["verdict"] == "Drifted" && finding["action"] == "Reported");
+    let mark = world.workload.audit_mark().await.unwrap();
+    let written = async || hub_writes(world.workload, mark).await.in_namespace(namespace).len();
+
+    // Drift from before it was guarded is found, too.
+    paint("red").await;
+    world.policy("Warn", json!({})).await;
+    world.wait_report(Some("web"), "found", drifted).await;
+    assert_eq!(written().await, 0);
+    world.policy("Correct", json!({"suspend": true})).await;
+    world
+        .wait_report(Some("web"), "suspended", |status| drifted(status) && finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["reason"] == "Suspended"))
+        .await;
+    assert_eq!(written().await, 0);
+    world.policy("Correct", json!({"suspend": false})).await;
+    wait_live(&world, &kubectl, &settings, "/data/color", &json!("blue")).await;
+    world.wait_in_sync("web").await;
+    assert_eq!(written().await, 1);
+    world.policy("Warn", json!({})).await;
+    world.mgmt.kubectl(&["annotate", "driftpolicy", "p", "-n", namespace, "touched=yes"]).await.unwrap();
+    wait_accepted(&world, "p", "True", "Accepted").await;
+    paint("red").await;
+    world.wait_report(Some("web"), "found", drifted).await;
+    assert_eq!(written().await, 1);
+    world.policy("Off", json!({})).await;
+    world
+        .wait("the reports go", async || {
+            ensure!(world.report(Some("web")).await.is_none() && world.report(None).await.is_none());
+            Ok(())
+        })
+        .await;
+    world.policy("Correct", json!({})).await;
+    wait_live(&world, &kubectl, &settings, "/data/color", &json!("blue")).await;
+    assert_eq!(written().await, 2);
+}
+
+#[tokio::test]
+async fn the_highest_policy_decides_and_the_default_only_warns() {
+    let namespace = "priorities";
+    let mut world = World::new(namespace).await;
+    for name in ["both", "low", "nobody"] {
+        Release::new(&world, name, Style::ClientSide).install(&[configmap(namespace, name, "color", "blue")]).await;
+    }
+    let platform = world.mgmt.writer("platform").unwrap();
+    let releases = |names: &[&str]| names.iter().map(|name| json!({"namespace": namespace, "name": name})).collect::<Value>();
+    let low = json!({"mode": "Correct", "priority": 1, "releases": releases(&["both", "low"])});
+    let high = json!({"mode": "Warn", "priority": 2, "releases": releases(&["both"])});
+    // However high, a policy for other clusters is none of this one's business.
+    let other_cluster = json!({"mode": "Correct", "priority": 100, "clusterSelector": {"matchLabels": {"tier": "other"}}});
+    for (name, spec) in [("low", &low), ("high", &high), ("other-cluster", &other_cluster)] {
+        platform.apply(&target(namespace, name), &policy(namespace, name, spec)).await.unwrap();
+    }
+    world.start_hub(&["--default-mode", "Warn"]);
+    let kubectl = world.writer("kubectl-edit");
+    let mark = world.workload.audit_mark().await.unwrap();
+    for name in ["both", "low", "nobody"] {
+        world.wait_in_sync(name).await;
+        kubectl.merge_patch(&Target::configmap(namespace, name), &json!({"data": {"color": "red"}})).await.unwrap();
+    }
+    wait_live(&world, &kubectl, &Target::configmap(namespace, "low"), "/data/color", &json!("blue")).await;
+    for name in ["both", "nobody"] {
+        world.wait_report(Some(name), "reported", |status| status["summary"]["drifted"] == 1 && condition(status, "InSync") == "False").await;
+        assert_eq!(live(&kubectl, &Target::configmap(namespace, name), "/data/color").await, json!("red"));
+    }
+    let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
+    assert!(writes.len() == 1 && writes.iter().all(|call| call.name == "low"), "{:?}", lines(&writes));
+    world
+        .wait("the policies count what they decide about", async || counts(&world, &[("low", 1, 1), ("high", 1, 1), ("other-cluster", 0, 0)]).await)
+        .await;
+
+    // The other way round.
+    platform.merge_patch(&target(namespace, "low"), &json!({"spec": {"priority": 3}})).await.unwrap();
+    wait_live(&world, &kubectl, &Target::configmap(namespace, "both"), "/data/color", &json!("blue")).await;
+    assert_eq!(live(&kubectl, &Target::configmap(namespace, "nobody"), "/data/color").await, json!("red"));
+    world.wait_report(Some("both"), "in sync", |status| reason(status, "InSync") == "AsDeclared").await;
+}
+
+async fn counts(world: &World, wanted: &[(&str, i64, i64)]) -> Result<()> {
+    let platform = world.mgmt.writer("platform")?;
+    for (name, clusters, releases) in wanted {
+        let status = platform.get(&target(&world.namespace, name)).await?["status"].take();
+        ensure!(status["clusters"].as_i64().unwrap_or(0) == *clusters && status["releases"].as_i64().unwrap_or(0) == *releases, "{name}: {status}");
+    }
+    Ok(())
+}
