@@ -4,7 +4,6 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help tools controlplane demo test bench gen fmt lint clean
 
-
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
@@ -18,12 +17,14 @@ controlplane: tools ## Builds kube-apiserver, etcd, kubectl and both Helms into 
 	@e2e/controlplane/build.sh
 
 demo: controlplane ## Two clusters, two Helm releases, three kinds of trouble; KEEP=1 leaves it all running
-	@cargo xtask demo $(if $(KEEP),--keep)
+	@tools/build --package xtask --package holdfast
+	@target/debug/xtask demo $(if $(KEEP),--keep)
 
 test: controlplane ## Format, lints, generated files, unit, property, doc and end-to-end tests
 	@tools/test
 
 bench: controlplane ## Measures latency, memory and calls, beside the targets
+	@tools/build --release --package holdfast
 	@cargo xtask bench
 
 gen: ## Writes the files that follow from the code

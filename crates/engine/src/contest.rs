@@ -1,5 +1,7 @@
 //! Stops fighting: counts the corrections each path of an object needed and holds a path that needs too many.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{canonical::Digest, path::Path};
@@ -24,15 +26,15 @@ pub struct Alternation {
     pub window: SignedDuration,
 }
 
-/// The corrections one object needed. Empty for almost every object.
+/// The corrections one object needed. Empty for almost every object, and never larger than its owned paths: what has been
+/// quiet long enough is forgotten.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    paths: Vec<History>,
+    paths: BTreeMap<Path, History>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct History {
-    path: Path,
     corrections: Vec<(Timestamp, Digest)>,
     strikes: u32,
     held_until: Option<Timestamp>,
@@ -50,34 +52,34 @@ pub struct Held {
 impl Ledger {
     /// Notes that `path` was corrected and what had stood there. True when this makes the path contested.
     pub fn record(&mut self, path: &Path, theirs: Digest, now: Timestamp, rule: Option<Alternation>) -> bool {
-        let index = self.paths.iter().position(|history| history.path == *path).unwrap_or_else(|| {
-            self.paths.push(History { path: path.clone(), corrections: Vec::new(), strikes: 0, held_until: None });
-            self.paths.len() - 1
-        });
-        self.paths.get_mut(index).is_some_and(|history| history.record(theirs, now, rule))
+        // Now and then is enough, and cheap where thousands of paths are recorded at once.
+        if self.paths.len().is_power_of_two() && !self.paths.contains_key(path) {
+            self.paths.retain(|_, history| !history.is_settled(now));
+        }
+        self.paths.entry(path.clone()).or_default().record(theirs, now, rule)
     }
 
     /// Whether `path` is held at `now`.
     pub fn held(&self, path: &Path, now: Timestamp) -> Option<Held> {
-        let history = self.paths.iter().find(|history| history.path == *path)?;
+        let history = self.paths.get(path)?;
         let until = history.held_until.filter(|until| now < *until)?;
         Some(Held { corrections: history.corrections.len(), until })
     }
 
     /// The next time a held path is tried again.
     pub fn next_probe(&self, now: Timestamp) -> Option<Timestamp> {
-        self.paths.iter().filter_map(|history| history.held_until).filter(|until| *until > now).min()
+        self.paths.values().filter_map(|history| history.held_until).filter(|until| *until > now).min()
     }
 
     /// Whether nothing needs remembering any more.
     pub fn is_settled(&self, now: Timestamp) -> bool {
-        self.paths.iter().all(|history| history.corrections.last().is_none_or(|(last, _)| now.duration_since(*last) > history.quiet()))
+        self.paths.values().all(|history| history.is_settled(now))
     }
 }
 
 impl History {
     fn record(&mut self, theirs: Digest, now: Timestamp, rule: Option<Alternation>) -> bool {
-        if self.corrections.last().is_some_and(|(last, _)| now.duration_since(*last) > self.quiet()) {
+        if self.is_settled(now) {
             self.strikes = 0;
             self.corrections.clear();
         }
@@ -96,6 +98,10 @@ impl History {
         let hold = FIRST_HOLD.checked_mul(1_i32 << self.strikes.saturating_sub(1).min(10)).unwrap_or(MAX_HOLD).min(MAX_HOLD);
         self.held_until = now.checked_add(hold).ok();
         true
+    }
+
+    fn is_settled(&self, now: Timestamp) -> bool {
+        self.corrections.last().is_none_or(|(last, _)| now.duration_since(*last) > self.quiet())
     }
 
     /// Quiet for twice the last hold means that the fight is over.
@@ -158,5 +164,14 @@ mod tests {
         let mut ledger = Ledger::default();
         assert!(!ledger.record(&path, theirs(1), at(0), rule) && !ledger.record(&path, theirs(1), at(9), rule));
         assert!(ledger.record(&path, theirs(1), at(18), rule));
+    }
+
+    #[test]
+    fn what_has_been_quiet_is_forgotten() {
+        let mut ledger = Ledger::default();
+        for minute in 0..600 {
+            ledger.record(&Path::of_fields(&["data", &minute.to_string()]), theirs(0), at(minute), None);
+        }
+        assert!(ledger.paths.len() <= 128, "{} histories", ledger.paths.len());
     }
 }

@@ -318,9 +318,14 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     let settled = assess(&after, owned, answer);
     let unverified = !assessment.unverified.is_empty();
     let corrected_paths: Vec<PathFinding> = assessment.drifts.into_iter().map(|drift| drift.finding).collect();
+    let answered = settled.accepted.len();
+    let accepted: Vec<AcceptedPath> =
+        settled.accepted.into_iter().filter(|accepted| is_settled(case, accepted, correction, &assessment.accepted)).collect();
+    // Where the write changed something nobody predicted, the object is in sync only once it has been judged again.
+    let foreseen = accepted.len() == answered;
     let mut judgement = if assessment.held.is_empty() && assessment.unverified.is_empty() {
         let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, Reason::AsDeclared, put_back(corrected_paths.len()));
-        judgement.in_sync = Some(project::digest(&project::leaves(owned, answer)));
+        judgement.in_sync = foreseen.then(|| project::digest(&project::leaves(owned, answer)));
         judgement
     } else {
         let held = Assessment { held: assessment.held, unverified: assessment.unverified, ..Assessment::default() };
@@ -330,8 +335,7 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     };
     judgement.paths.extend(corrected_paths);
     judgement.settled = !unverified;
-    judgement.accepted =
-        settled.accepted.into_iter().filter(|accepted| is_settled(case, accepted, correction, &assessment.accepted)).collect();
+    judgement.accepted = accepted;
     judgement
 }
 
@@ -340,7 +344,7 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
 fn is_settled(case: &Case<'_>, accepted: &AcceptedPath, correction: &Correction, before: &[AcceptedPath]) -> bool {
     let written = || correction.touched.iter().any(|path| path.contains(&accepted.path) || accepted.path.contains(path));
     let predicted = || matches!(case.oracle, Answer::Given(oracle) if project::find(oracle, &accepted.path).digest() == accepted.value);
-    written() || before.iter().any(|old| old.path == accepted.path) || predicted()
+    written() || before.iter().any(|old| old.path == accepted.path && old.value == accepted.value) || predicted()
 }
 
 /// The judgement after a missing object was created.

@@ -106,7 +106,9 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     };
     ops.insert(0, patch::version_guard(version));
     let correction = Correction { request: Request::JsonPatch(ops), writer, paths, touched, then };
-    Some(if clean && !is_apply { Planned::Proven(correction) } else { Planned::Unproven(correction) })
+    // The oracle was asked with every declared value; a patch leaves rewritten ones in place, and admission may rewrite them again.
+    let rewritten = assessment.accepted.iter().any(|accepted| accepted.reason == DeviationReason::Admission);
+    Some(if clean && !is_apply && !rewritten { Planned::Proven(correction) } else { Planned::Unproven(correction) })
 }
 
 /// Plans the creation of a missing object under the release's way of writing.

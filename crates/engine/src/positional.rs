@@ -45,9 +45,17 @@ impl Positional {
         }
         let Repair { builder, renamed_away, .. } = repair;
         let (ops, replaced) = builder.finish();
-        let touched = drifts.iter().map(|drift| drift.path.clone()).chain(renamed_away.iter().cloned()).chain(replaced).collect();
+        let restored = drifts.iter().map(|drift| made_for(live, &drift.path));
+        let touched = restored.chain(renamed_away.iter().cloned()).chain(replaced).collect::<BTreeSet<Path>>().into_iter().collect();
         Self { ops, touched, renamed_away: renamed_away.into_iter().collect() }
     }
+}
+
+/// What comes into being with a path: the uppermost thing above it that is missing, or the path itself. The server fills what is made
+/// anew with its defaults, and nobody can have had anything there.
+fn made_for(live: &Value, path: &Path) -> Path {
+    let mut above = (1..path.segments().len()).map(|depth| path.segments().iter().take(depth).cloned().collect::<Path>());
+    above.find(|prefix| !project::find(live, prefix).is_there()).unwrap_or_else(|| path.clone())
 }
 
 struct Repair<'a> {

@@ -130,16 +130,20 @@ impl<'a> Sorter<'a> {
             }
             Answer::Given(_) | Answer::Refused(_) => {}
         }
-        let Some(writer) = &self.writer else { return Sorted::Drifted(None) };
+        // What a release's manager holds proves something about this release's objects only.
+        let is_ours = self.case.seen || self.case.desired.release.as_ref().is_none_or(|release| release.owns(self.live));
+        let Some(writer) = self.writer.as_ref().filter(|_| is_ours) else { return Sorted::Drifted(None) };
         // Both kinds of the release's entries are the release's: a release that changed its way of applying has two.
         let is_release = |entry: &&Entry| entry.manager == writer.manager && entry.subresource.is_empty();
         let mut path = OwnedSet::default();
         path.insert_path(&difference.path);
         let (ours, others): (Vec<&Entry>, Vec<&Entry>) =
             self.entries.iter().filter(|entry| entry.fields.intersects(&path)).partition(is_release);
+        // An entry that lost the last item of a list keeps the bare list, which says nothing about the items.
+        let is_gone_but_held = !difference.live.is_there() && ours.iter().any(|entry| entry.fields.node(&difference.path).is_some());
         match (difference.live.is_there(), ours.is_empty(), others.is_empty()) {
-            (false, true, _) | (true, _, false) => Sorted::Drifted(None),
-            (false, false, _) => admission("gone, yet the release still holds it"),
+            (false, ..) if is_gone_but_held => admission("gone, yet the release still holds it"),
+            (false, ..) | (true, _, false) => Sorted::Drifted(None),
             (true, false, true) if ours.iter().all(|entry| not_after(entry.time, self.case.deployed_at)) => {
                 admission("it was there when the release was deployed")
             }

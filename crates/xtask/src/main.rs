@@ -1,6 +1,10 @@
 //! Tasks of the workspace beyond building and testing: generated files, demo, benchmarks. `cargo xtask help` lists them.
 
+mod demo;
+mod fleet;
 mod generate;
+mod hub;
+mod lookout;
 
 use std::process::ExitCode;
 
@@ -15,12 +19,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Play through drift and its correction on real control planes.
+    Demo(demo::Arguments),
     /// Write the files under manifests/ that follow from the code.
     Gen(generate::Arguments),
 }
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().task {
+        Task::Demo(arguments) => demo::run(&arguments),
         Task::Gen(arguments) => generate::run(&arguments),
     };
     match ended {

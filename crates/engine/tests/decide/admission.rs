@@ -208,7 +208,7 @@ fn a_webhook_that_answers_something_else_each_time_stops_the_write() {
 fn a_server_that_undoes_the_correction_is_not_asked_again_and_again() {
     // The dry-run of the manifest is refused, so only the dry-run of the correction shows that admission pins the value.
     let mut world = deployed(&deployment(), Update);
-    world.oracle = refusal(Reason::Immutable);
+    world.oracle = Some(refusal(Reason::Immutable));
     world.webhook = |object| object["spec"]["replicas"] = json!(5);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
     plays(
@@ -244,7 +244,7 @@ fn what_a_policy_or_an_autoscaler_allowed_is_not_remembered() {
 #[test]
 fn a_refused_question_with_a_baseline_is_drift_by_comparison() {
     let mut world = deployed(&deployment(), Update);
-    world.oracle = refusal(Reason::Immutable);
+    world.oracle = Some(refusal(Reason::Immutable));
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
     plays(
         &world,
@@ -259,7 +259,7 @@ fn a_refused_question_with_a_baseline_is_drift_by_comparison() {
               /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
         "#,
     );
-    world.proof = refusal(Reason::Immutable);
+    world.proof = Some(refusal(Reason::Immutable));
     plays(
         &world,
         r"
@@ -276,7 +276,7 @@ fn a_refused_question_with_a_baseline_is_drift_by_comparison() {
 fn a_lost_question_is_no_answer() {
     let mut world = deployed(&deployment(), Update);
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
-    world.oracle = refusal(Reason::ServerError);
+    world.oracle = Some(refusal(Reason::ServerError));
     plays(
         &world,
         r"
@@ -286,8 +286,8 @@ fn a_lost_question_is_no_answer() {
               /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
         ",
     );
-    world.oracle = refusal(Reason::Immutable);
-    world.proof = refusal(Reason::ServerError);
+    world.oracle = Some(refusal(Reason::Immutable));
+    world.proof = Some(refusal(Reason::ServerError));
     plays(
         &world,
         r"

@@ -108,7 +108,7 @@ fn env_is_put_back_in_order() {
     let mut world = deployed(&deployment(), Update);
     world.edit("kubectl-edit", |live| {
         live["spec"]["template"]["spec"]["containers"][0]["env"] =
-            json!([{"name": "B", "value": "$(A)2"}, {"name": "X"}, {"name": "A", "value": "1"}])
+            json!([{"name": "B", "value": "$(A)2"}, {"name": "X"}, {"name": "A", "value": "1"}]);
     });
     plays(
         &world,
@@ -128,7 +128,7 @@ fn env_is_put_back_in_order() {
 fn a_doubled_list_item_is_made_one_again() {
     let mut world = deployed(&deployment(), Update);
     world.edit("kubectl-edit", |live| {
-        live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().push(json!({"name": "A", "value": "2"}))
+        live["spec"]["template"]["spec"]["containers"][0]["env"].as_array_mut().unwrap().push(json!({"name": "A", "value": "2"}));
     });
     plays(
         &world,

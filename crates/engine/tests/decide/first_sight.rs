@@ -166,7 +166,7 @@ fn gone_and_held_or_gone_and_let_go() {
 #[test]
 fn a_refused_manifest_is_asked_for_as_a_creation() {
     let mut world = unknown(&deployment());
-    world.oracle = refusal(Reason::Immutable);
+    world.oracle = Some(refusal(Reason::Immutable));
     world.edit("kubectl-edit", |live| *image(live) = json!("evil:1"));
     plays(
         &world,
@@ -183,7 +183,7 @@ fn a_refused_manifest_is_asked_for_as_a_creation() {
               /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "evil:1" by kubectl-edit/Update
         "#,
     );
-    world.create = refusal(Reason::QuotaExceeded);
+    world.create = Some(refusal(Reason::QuotaExceeded));
     plays(
         &world,
         r#"
@@ -197,7 +197,7 @@ fn a_refused_manifest_is_asked_for_as_a_creation() {
     // A creation that is refused while the manifest is not proves nothing either way; managedFields do.
     world.oracle = None;
     assert_eq!(world.judged().0.reason, Reason::AsDeclared);
-    world.create = refusal(Reason::ServerError);
+    world.create = Some(refusal(Reason::ServerError));
     assert_eq!(world.judged().0.reason, Reason::ServerError, "a lost question is no answer");
 }
 
@@ -205,7 +205,7 @@ fn a_refused_manifest_is_asked_for_as_a_creation() {
 fn a_manifest_the_server_calls_invalid_has_no_owned_paths() {
     let mut world = unknown(&deployment());
     world.owned = None;
-    world.oracle = refusal(Reason::ManifestInvalid);
+    world.oracle = Some(refusal(Reason::ManifestInvalid));
     world.oracle.as_mut().unwrap().fields = vec!["/spec/template/spec/containers/[name=c]/imagePullPolcy".into()];
     plays(
         &world,

@@ -151,7 +151,7 @@ fn somebody_keeps_deleting_it() {
 #[test]
 fn unread_or_dying_is_not_missing() {
     let mut world = deployed(&deployment(), Update);
-    world.unreadable = refusal(Reason::ServerError);
+    world.unreadable = Some(refusal(Reason::ServerError));
     plays(
         &world,
         r"

@@ -15,7 +15,7 @@ fn a_service_port_keeps_its_node_port() {
     for operation in [Update, Apply] {
         let mut world = deployed(&service(), operation);
         // Port is the merge key: a forced apply would name two ports alike, and is refused.
-        world.oracle = refusal(Reason::Invalid);
+        world.oracle = Some(refusal(Reason::Invalid));
         world.live()["spec"]["ports"][0]["nodePort"] = json!(30080);
         world.edit("kubectl-edit", |live| live["spec"]["ports"][0]["port"] = json!(81));
         let ports = world.judged().1.unwrap()["spec"]["ports"].clone();
@@ -25,7 +25,7 @@ fn a_service_port_keeps_its_node_port() {
         );
     }
     let mut world = deployed(&service(), Update);
-    world.oracle = refusal(Reason::Invalid);
+    world.oracle = Some(refusal(Reason::Invalid));
     world.edit("kubectl-edit", |live| live["spec"]["ports"][0]["port"] = json!(81));
     plays(
         &world,
@@ -45,7 +45,7 @@ fn a_service_port_keeps_its_node_port() {
 #[test]
 fn at_first_sight_another_name_tells_what_is_claimed() {
     let mut world = deployed(&service(), Update);
-    world.oracle = refusal(Reason::Invalid);
+    world.oracle = Some(refusal(Reason::Invalid));
     world.edit("kubectl-edit", |live| live["spec"]["ports"][0]["port"] = json!(81));
     (world.owned, world.baseline) = (None, None);
     plays(
@@ -63,7 +63,7 @@ fn at_first_sight_another_name_tells_what_is_claimed() {
               /spec/ports/[port=80,protocol=TCP] Removed desired {"name":"http","port":80} by unattributed (kubectl-edit?)
         "#,
     );
-    world.claims = refusal(Reason::Invalid);
+    world.claims = Some(refusal(Reason::Invalid));
     plays(
         &world,
         "
@@ -78,7 +78,7 @@ fn at_first_sight_another_name_tells_what_is_claimed() {
 #[test]
 fn a_server_side_release_gets_its_fields_back() {
     let mut world = deployed(&service(), Apply);
-    world.oracle = refusal(Reason::Invalid);
+    world.oracle = Some(refusal(Reason::Invalid));
     world.edit("kubectl-edit", |live| live["spec"]["ports"][0]["port"] = json!(81));
     plays(
         &world,
@@ -157,7 +157,7 @@ fn a_variable_that_replaced_another_is_an_addition() {
 #[test]
 fn several_ports_at_once() {
     let mut world = deployed(&service(), Update);
-    world.oracle = refusal(Reason::Invalid);
+    world.oracle = Some(refusal(Reason::Invalid));
     world.edit("kubectl-edit", |live| {
         live["spec"]["ports"] = json!([{"name": "https", "port": 444, "protocol": "TCP"}, {"name": "http", "port": 81, "protocol": "TCP"}]);
     });

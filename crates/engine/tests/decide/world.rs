@@ -162,7 +162,9 @@ impl World {
         let entries = before["metadata"]["managedFields"].as_array().unwrap().iter().map(|entry| {
             let mut fields = OwnedSet::from_fields_v1(&entry["fieldsV1"]);
             fields.subtract(&changed);
-            gone.iter().for_each(|path| fields.remove_tree(path));
+            for path in &gone {
+                fields.remove_tree(path);
+            }
             let mut entry = entry.clone();
             entry["fieldsV1"] = fields.to_fields_v1();
             entry
@@ -197,7 +199,9 @@ impl World {
         let mut object = match &correction.request {
             Request::JsonPatch(ops) => {
                 let mut object = self.live.clone().unwrap();
-                ops.iter().for_each(|op| patch::apply(&mut object, op));
+                for op in ops {
+                    patch::apply(&mut object, op);
+                }
                 (self.webhook)(&mut object);
                 object
             }
@@ -230,6 +234,7 @@ pub fn entry(manager: &str, operation: Operation, subresource: &str, time: &str,
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "every question has an answer of its own")]
 struct Known {
     live: bool,
     owned: Option<OwnedSet>,
@@ -403,14 +408,14 @@ impl<'a> Play<'a> {
             text += &show(finding);
         }
         for accepted in &judgement.accepted {
-            let _ = writeln!(text, "  {} accepted {:?}: {}", accepted.path, accepted.reason, accepted.note);
+            writeln!(text, "  {} accepted {:?}: {}", accepted.path, accepted.reason, accepted.note).unwrap();
         }
         self.out += &text;
         self.judgement = Some(judgement);
     }
 
     fn say(&mut self, line: &str) {
-        let _ = writeln!(self.out, "{}", line.trim_end());
+        writeln!(self.out, "{}", line.trim_end()).unwrap();
     }
 }
 
@@ -418,19 +423,19 @@ fn show(finding: &PathFinding) -> String {
     let mut text = format!("  {} {:?}", finding.path, finding.change);
     for (word, value) in [("desired", &finding.desired), ("accepted", &finding.accepted), ("live", &finding.live)] {
         if let Some(value) = value {
-            let _ = write!(text, " {word} {value}");
+            write!(text, " {word} {value}").unwrap();
         }
     }
     if let Some(actor) = &finding.actor {
-        let _ = write!(text, " by {}", actor.manager);
+        write!(text, " by {}", actor.manager).unwrap();
         if !actor.operation.is_empty() {
-            let _ = write!(text, "/{}", actor.operation);
+            write!(text, "/{}", actor.operation).unwrap();
         }
         if !actor.subresource.is_empty() {
-            let _ = write!(text, "/{}", actor.subresource);
+            write!(text, "/{}", actor.subresource).unwrap();
         }
         if !actor.candidates.is_empty() {
-            let _ = write!(text, " ({}?)", actor.candidates.join(", "));
+            write!(text, " ({}?)", actor.candidates.join(", ")).unwrap();
         }
     }
     text + "\n"
@@ -444,8 +449,8 @@ pub fn remembering(judgement: &Judgement) -> Baseline {
     }
 }
 
-pub fn refusal(reason: Reason) -> Option<Refusal> {
-    Some(Refusal::new(reason))
+pub fn refusal(reason: Reason) -> Refusal {
+    Refusal::new(reason)
 }
 
 pub fn digest(value: &Value) -> Digest {

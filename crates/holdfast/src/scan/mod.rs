@@ -1,20 +1,57 @@
 //! `holdfast scan`: one look at a cluster with the same engine as the hub. Nothing is installed, nothing is written.
 
+mod kubeconfig;
+mod lists;
+mod paint;
+mod preload;
+mod progress;
+mod shapes;
 mod survey;
 mod table;
 
-use std::{io::Read as _, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    fmt,
+    io::{ErrorKind, Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use holdfast_api::report::{DriftReportStatus, Verdict};
+use holdfast_api::{
+    condition::Truth,
+    report::{DriftReportStatus, Verdict},
+};
 use holdfast_fleet::{
     call::{ApiClient, Deadlines},
     transport::{Connection, Unobserved},
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use holdfast_hub::cluster::state::ClusterId;
 
-use survey::{Scope, Survey};
+use paint::Paint;
+use survey::Survey;
+
+/// There is only one cluster.
+const CLUSTER: ClusterId = ClusterId(0);
+
+/// Where releases are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Everywhere.
+    Cluster,
+    /// In one namespace.
+    Namespace(String),
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => f.write_str("in any namespace"),
+            Self::Namespace(namespace) => write!(f, "in namespace {namespace}"),
+        }
+    }
+}
 
 /// How the result is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -63,7 +100,8 @@ pub async fn run(arguments: ScanArguments) -> ExitCode {
         eprintln!("holdfast: {error}");
         return ExitCode::from(2);
     }
-    match scan(&arguments).await.and_then(|statuses| print(&statuses, arguments.output).map(|()| statuses)) {
+    let scanned = Box::pin(scan(&arguments)).await;
+    match scanned.and_then(|statuses| print(&statuses, arguments.output).map(|()| statuses)) {
         Ok(statuses) => ExitCode::from(exit_code(&statuses)),
         Err(error) => {
             eprintln!("holdfast: {error:#}");
@@ -73,30 +111,29 @@ pub async fn run(arguments: ScanArguments) -> ExitCode {
 }
 
 async fn scan(arguments: &ScanArguments) -> anyhow::Result<Vec<DriftReportStatus>> {
-    let config = config(arguments).await?;
+    // Read first: a typing mistake should not cost a connection.
+    let manifests = arguments.manifest.as_deref().map(read_manifests).transpose()?;
+    let config = kubeconfig::load(arguments.kubeconfig.as_deref(), arguments.context.clone()).await?;
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let connection = Connection::from_client_config(config, Arc::new(Unobserved)).await.context("cannot connect")?;
-    let client = ApiClient::new(connection, Deadlines::default());
     let scope = if arguments.all_namespaces { Scope::Cluster } else { Scope::Namespace(namespace.clone()) };
-    let survey = Survey::prepare(client, scope.clone()).await?;
-    match &arguments.manifest {
-        Some(file) => Ok(vec![survey.manifests(&read_manifests(file)?, &namespace).await]),
-        None => survey.releases(arguments.release.as_deref()).await,
+    let server = config.cluster_url.clone();
+    let connection = Connection::from_client_config(config, Arc::new(Unobserved)).await?;
+    let survey = Survey::prepare(ApiClient::new(connection, Deadlines::default()), scope.clone())
+        .await
+        .with_context(|| format!("cannot use {server}; choose another cluster with --context or --kubeconfig"))?;
+    if let Some(text) = manifests {
+        return Ok(vec![survey.manifests(&text, &namespace).await?]);
     }
+    let statuses = survey.releases(arguments.release.as_deref()).await?;
+    if statuses.is_empty() {
+        let hint = if scope == Scope::Cluster { "" } else { "; -A looks in all namespaces" };
+        eprintln!("holdfast: there are no Helm releases {scope}{hint}");
+    }
+    Ok(statuses)
 }
 
-async fn config(arguments: &ScanArguments) -> anyhow::Result<kube::Config> {
-    let kubeconfig = match &arguments.kubeconfig {
-        Some(file) => Kubeconfig::read_from(file),
-        None => Kubeconfig::read(),
-    }
-    .context("cannot read the kubeconfig")?;
-    let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.context("cannot use the kubeconfig")
-}
-
-fn read_manifests(file: &std::path::Path) -> anyhow::Result<String> {
-    if file == std::path::Path::new("-") {
+fn read_manifests(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
         return Ok(text);
@@ -105,27 +142,29 @@ fn read_manifests(file: &std::path::Path) -> anyhow::Result<String> {
 }
 
 fn print(statuses: &[DriftReportStatus], output: Output) -> anyhow::Result<()> {
-    match output {
-        Output::Table => print!("{}", table::render(statuses)),
-        Output::Json => println!("{}", serde_json::to_string_pretty(statuses)?),
-        Output::Yaml => print!("{}", serde_saphyr::to_string(&statuses)?),
+    let text = match output {
+        Output::Table if statuses.is_empty() => String::new(),
+        Output::Table => table::render(statuses, Paint::for_stdout()),
+        Output::Json => serde_json::to_string_pretty(statuses)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(&statuses)?,
+    };
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough, as `head` does.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write the result"),
     }
-    Ok(())
 }
 
 /// As `kubectl diff`: 0 nothing, 1 drift, above that something went wrong; here also where something could not be judged.
 fn exit_code(statuses: &[DriftReportStatus]) -> u8 {
-    let unknown = statuses.iter().any(|status| {
-        status.summary.unknown > 0 || status.conditions.iter().any(|condition| condition.kind == "InSync" && condition.status == holdfast_api::condition::Truth::Unknown)
-    });
-    let drift = statuses.iter().any(|status| {
-        let summary = &status.summary;
-        summary.drifted + summary.missing + summary.refused + summary.contested + summary.terminating > 0
-            || status.findings.iter().any(|finding| finding.verdict != Verdict::InSync)
-    });
-    match (unknown, drift) {
-        (true, _) => 2,
-        (false, true) => 1,
-        (false, false) => 0,
+    let is_unknown = |status: &DriftReportStatus| {
+        let condition = status.conditions.iter().find(|condition| condition.kind == "InSync");
+        status.summary.unknown > 0 || condition.is_none_or(|condition| condition.status == Truth::Unknown)
+    };
+    let differs = |status: &DriftReportStatus| status.summary.in_sync != status.summary.objects || status.findings.iter().any(|finding| finding.verdict != Verdict::InSync);
+    if statuses.iter().any(is_unknown) {
+        2
+    } else {
+        u8::from(statuses.iter().any(differs))
     }
 }

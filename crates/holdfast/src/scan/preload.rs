@@ -14,7 +14,7 @@ use holdfast_fleet::{
 };
 use holdfast_hub::cluster::{guarded::Guarded, state::StateId};
 
-use super::{CLUSTER, pages};
+use super::{CLUSTER, lists};
 
 /// What every object of a release carries unless somebody took it away; such an object is read by itself.
 const OF_HELM: &str = "app.kubernetes.io/managed-by=Helm";
@@ -52,7 +52,7 @@ async fn list(client: &ApiClient, group: Vec<&Arc<Guarded>>) -> HashMap<StateId,
     let Some((first, collection)) = group.first().and_then(|first| Some((first, first.collection().ok()?))) else { return found };
     let wanted: HashSet<StateId> = group.iter().map(|object| StateId::of(CLUSTER, &object.key)).collect();
     let query = ListQuery { labels: OF_HELM.to_owned(), ..ListQuery::default() };
-    let listed = pages::list(client, &collection, Shape::Full, query, |item| {
+    let listed = lists::list(client, &collection, Shape::Full, query, |item| {
         let text = item.get().as_bytes();
         let meta = Meta::of_object(text).map_err(|_| CallError::BadAnswer)?;
         let id = StateId::new(CLUSTER, &first.key.gvk.group, &first.key.gvk.kind, first.key.namespace.as_deref(), &meta.name);

@@ -1,16 +1,20 @@
 //! Reads what is declared and judges every object of it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
+use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use holdfast_api::report::{DriftReportStatus, SourceKind, Verdict};
-use holdfast_engine::{case::Permit, object::Gvk};
+use holdfast_engine::case::Permit;
 use holdfast_fleet::{
-    call::{ApiClient, CallError, Endpoint, ListQuery, Shape},
+    call::ApiClient,
     clock::{Clock, SystemClock},
-    discovery::{Catalog, Discovery, Lookup},
-    meta::Meta,
+    discovery::{Catalog, Discovery},
 };
 use holdfast_helm::{ApplyMethod, Judged, Record, RecordMeta, Status};
 use holdfast_hub::{
@@ -19,90 +23,126 @@ use holdfast_hub::{
         claims::Claims,
         guarded::Guarded,
         inquiry::{Context as JudgeContext, Examined, Examiner},
-        records::{RECORD_FIELDS, RECORD_LABELS, RecordSight, ReleaseName},
+        records::ReleaseName,
         release::{self, Declared},
-        scalers::{ScalerSight, Scalers},
+        scalers::Scalers,
         source::{Contact, Guardianship, Loaded},
         state::{ObjectState, StateId, States},
     },
     policy::Guard,
 };
 
-use super::{CLUSTER, pages, preload::Preloaded, progress::Progress, shapes::{self, Shapes}};
+use super::{CLUSTER, Scope, lists, preload::Preloaded, progress::Progress, shapes::{self, Shapes}};
 
 /// Judgements at the same time: two requests each, if they need any.
 const JUDGING: usize = 16;
 /// Release records read at the same time. Each may hold megabytes.
 const LOADING: usize = 8;
 
-/// Where releases are looked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Everywhere.
-    Cluster,
-    /// In one namespace.
-    Namespace(String),
-}
-
 /// One look at a cluster.
 #[derive(Debug)]
 pub struct Survey {
     examiner: Examiner,
     catalog: Arc<Catalog>,
-    scalers: Scalers,
     scope: Scope,
 }
 
+/// A release with what it declares.
+struct Subject {
+    guardianship: Guardianship,
+    objects: Vec<Arc<Guarded>>,
+}
+
+/// What all judgements of a scan share.
+struct Surroundings {
+    scalers: Scalers,
+    claims: Claims,
+    preloaded: Preloaded,
+    shapes: Shapes,
+    progress: Progress,
+}
+
 impl Survey {
-    /// Reads what every judgement needs: the kinds the cluster serves, and its autoscalers.
+    /// Reads which kinds the cluster serves.
     pub async fn prepare(client: ApiClient, scope: Scope) -> anyhow::Result<Self> {
         let mut discovery = Discovery::default();
-        discovery.refresh(&client).await.context("cannot read which kinds the cluster serves")?;
-        let catalog = discovery.catalog();
-        let scalers = scalers(&client, &catalog, &scope).await?;
+        discovery.refresh(&client).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        Ok(Self { examiner: Examiner { client, states: States::default(), clock }, catalog, scalers, scope })
+        Ok(Self { examiner: Examiner { client, states: States::default(), clock }, catalog: discovery.catalog(), scope })
     }
 
     /// Judges releases.
     pub async fn releases(&self, only: Option<&str>) -> anyhow::Result<Vec<DriftReportStatus>> {
-        let book = self.book().await?;
-        let names: Vec<ReleaseName> = book.releases().filter(|release| only.is_none_or(|only| release.name == only)).cloned().collect();
-        if let (Some(only), true) = (only, names.is_empty()) {
-            anyhow::bail!("there is no release {only} here");
+        let book = lists::book(&self.examiner.client, &self.scope).await?;
+        if let Some(only) = only
+            && !book.releases().any(|release| release.name == only)
+        {
+            anyhow::bail!("there is no release {only} {}; -A looks in all namespaces", self.scope);
         }
         // What the other releases declare matters too: an object with two owners belongs to neither.
         let mut claims = Claims::default();
-        let mut loaded = BTreeMap::new();
-        for release in book.releases() {
-            let mut guardianship = Guardianship::new(release.clone(), Arc::new(Guard::default_warn()), book.phase(release));
+        let mut subjects = self.subjects(&book, &mut claims).await;
+        subjects.retain(|release, _| only.is_none_or(|only| release.name == only));
+        let objects = || subjects.values().flat_map(|subject| &subject.objects);
+        let mut surroundings = self.surroundings(claims, objects().count(), objects()).await?;
+        surroundings.preloaded = Preloaded::read(&self.examiner.client, objects()).await;
+        for (release, subject) in &mut subjects {
+            self.judge(release, subject, &mut surroundings).await?;
+        }
+        if subjects.values().any(|subject| differs(&subject.guardianship)) {
+            self.confirm(&book, &mut subjects).await?;
+        }
+        Ok(subjects.values().map(|subject| self.status(&subject.guardianship)).collect())
+    }
+
+    async fn subjects(&self, book: &Book, claims: &mut Claims) -> BTreeMap<ReleaseName, Subject> {
+        let loads = book.releases().map(|release| async move {
+            let guardianship = Guardianship::new(release.clone(), Arc::new(Guard::default_warn()), book.phase(release));
+            let declared = match guardianship.judgeable() {
+                Some(revision) => Some(release::load(&self.examiner.client, &self.catalog, &revision.meta).await),
+                None => None,
+            };
+            (guardianship, declared)
+        });
+        let mut loads = Box::pin(stream::iter(loads).buffer_unordered(LOADING));
+        let mut subjects = BTreeMap::new();
+        while let Some((mut guardianship, declared)) = loads.next().await {
             let mut objects = Vec::new();
-            if let Some(revision) = guardianship.judgeable().cloned() {
-                match release::load(&self.examiner.client, &self.catalog, &revision.meta).await {
-                    Ok(declared) => {
-                        let ids = declared.objects.iter().map(|object| StateId::of(CLUSTER, &object.key)).collect();
-                        claims.put(release, revision.clone(), ids);
-                        objects = install(&mut guardianship, revision, declared);
-                    }
-                    Err(error) => guardianship.load_error = Some(error),
+            match (guardianship.judgeable().cloned(), declared) {
+                (Some(revision), Some(Ok(declared))) => {
+                    let ids = declared.objects.iter().map(|object| StateId::of(CLUSTER, &object.key)).collect();
+                    claims.put(&guardianship.name, revision.clone(), ids);
+                    objects = install(&mut guardianship, revision, declared);
                 }
+                (_, Some(Err(error))) => guardianship.load_error = Some(error),
+                _ => {}
             }
-            if names.contains(release) {
-                loaded.insert(release.clone(), (guardianship, objects));
+            subjects.insert(guardianship.name.clone(), Subject { guardianship, objects });
+        }
+        subjects
+    }
+
+    async fn surroundings<'a>(&self, claims: Claims, total: usize, objects: impl Iterator<Item = &'a Arc<Guarded>>) -> anyhow::Result<Surroundings> {
+        let namespaces: BTreeSet<&str> = objects.filter_map(|object| object.key.namespace.as_deref()).collect();
+        let namespaces = if self.scope == Scope::Cluster { None } else { Some(&namespaces) };
+        let scalers = lists::scalers(&self.examiner.client, &self.catalog, namespaces).await?;
+        Ok(Surroundings { scalers, claims, preloaded: Preloaded::default(), shapes: Shapes::default(), progress: Progress::new(total) })
+    }
+
+    /// Helm may have been at work during the scan: what differs from a revision that is no longer the newest is no drift.
+    async fn confirm(&self, before: &Book, subjects: &mut BTreeMap<ReleaseName, Subject>) -> anyhow::Result<()> {
+        let now = lists::book(&self.examiner.client, &self.scope).await?;
+        for (release, subject) in subjects {
+            if now.phase(release) != before.phase(release) {
+                let message = "the release changed during the scan; scan again".to_owned();
+                subject.guardianship.phase = Phase::Held { reason: "ReleasePending", message };
             }
         }
-        let mut statuses = Vec::new();
-        let total = loaded.values().map(|(_, objects)| objects.len()).sum();
-        let mut progress = Progress::new(total);
-        for (release, (mut guardianship, objects)) in loaded {
-            self.judge(&mut guardianship, objects, &claims, &release, &mut progress).await;
-            statuses.push(self.status(&guardianship));
-        }
-        Ok(statuses)
+        Ok(())
     }
 
     /// Judges plain manifests.
-    pub async fn manifests(&self, text: &str, namespace: &str) -> DriftReportStatus {
+    pub async fn manifests(&self, text: &str, namespace: &str) -> anyhow::Result<DriftReportStatus> {
         let record = Record {
             name: "manifests".to_owned(),
             namespace: namespace.to_owned(),
@@ -120,41 +160,28 @@ impl Survey {
         let mut guardianship = Guardianship::new(name.clone(), Arc::new(Guard::default_warn()), Phase::Desired(revision.clone()));
         let declared = release::declared(&record, &self.catalog, None);
         let objects = install(&mut guardianship, revision, declared);
-        let mut progress = Progress::new(objects.len());
-        self.judge(&mut guardianship, objects, &Claims::default(), &name, &mut progress).await;
-        let mut status = self.status(&guardianship);
+        let mut surroundings = self.surroundings(Claims::default(), objects.len(), objects.iter()).await?;
+        let mut subject = Subject { guardianship, objects };
+        self.judge(&name, &mut subject, &mut surroundings).await?;
+        let mut status = self.status(&subject.guardianship);
         if let Some(source) = &mut status.source {
             source.kind = SourceKind::Manifests;
             source.revision = None;
         }
-        status
+        Ok(status)
     }
 
-    async fn book(&self) -> anyhow::Result<Book> {
-        let mut secrets = Endpoint::new("", "v1", "secrets")?;
-        if let Scope::Namespace(namespace) = &self.scope {
-            secrets = secrets.in_namespace(namespace)?;
-        }
-        let query = ListQuery { labels: RECORD_LABELS.to_owned(), fields: RECORD_FIELDS.to_owned(), ..ListQuery::default() };
-        let mut book = Book::default();
-        book.reset();
-        pages(&self.examiner.client, &secrets, Shape::Metadata, query, |page| {
-            for meta in parse_list(page).map_err(|_| CallError::BadAnswer)?.metas() {
-                book.put(RecordSight::of(&meta.map_err(|_| CallError::BadAnswer)?));
-            }
-            Ok(())
-        })
-        .await
-        .context("cannot list the release records (Secrets)")?;
-        book.list_complete();
-        Ok(book)
-    }
-
-    async fn judge(&self, guardianship: &mut Guardianship, objects: Vec<Arc<Guarded>>, claims: &Claims, release: &ReleaseName, progress: &mut Progress) {
+    async fn judge(&self, release: &ReleaseName, subject: &mut Subject, surroundings: &mut Surroundings) -> anyhow::Result<()> {
+        let Subject { guardianship, objects } = subject;
+        let Surroundings { scalers, claims, preloaded, shapes, progress } = surroundings;
         let revision = guardianship.judgeable().cloned();
         let prefer = guardianship.loaded.as_ref().map(|loaded| loaded.prefer);
-        let judgements = stream::iter(objects).map(|guarded| {
-            let others = claims.others(StateId::of(CLUSTER, &guarded.key), release);
+        // Shared by the judgements under way: what one learns spares the next a question.
+        let shapes = RefCell::new(shapes);
+        let preloaded = RefCell::new(preloaded);
+        let judgements = stream::iter(objects.iter()).map(|guarded| {
+            let id = StateId::of(CLUSTER, &guarded.key);
+            let others = claims.others(id, release);
             let context = JudgeContext {
                 permit: Permit::Report(None),
                 ignore: Vec::new(),
@@ -162,27 +189,54 @@ impl Survey {
                 writer: None,
                 prefer,
                 deployed_at: revision.as_ref().and_then(|revision| revision.deployed_at),
-                scaler: self.scalers.of(&guarded.key).cloned(),
+                scaler: scalers.of(&guarded.key).cloned(),
                 trusted: false,
                 also_declared_by: others.first().map(|other| format!("release {other}")),
                 fence: None,
             };
+            let (shapes, preloaded) = (&shapes, &preloaded);
             async move {
-                let state = ObjectState::new(Arc::clone(&guarded.key), guarded.hash);
-                let examined = self.examiner.examine(&guarded, state, &context).await;
-                (guarded, examined)
+                let live = preloaded.borrow_mut().take(id);
+                (id, guarded, self.examine(guarded, &context, live, shapes).await)
             }
         });
         let mut judgements = Box::pin(judgements.buffer_unordered(JUDGING));
-        while let Some((guarded, examined)) = judgements.next().await {
-            let now = self.examiner.clock.now();
-            guardianship.judged(StateId::of(CLUSTER, &guarded.key), &guarded.key, &examined.uid, &examined.judgement, now);
+        while let Some((id, guarded, examined)) = judgements.next().await {
+            if let Some(error) = examined.unreachable {
+                return Err(error).context("the cluster stopped answering");
+            }
+            guardianship.judged(id, &guarded.key, &examined.uid, &examined.judgement, self.examiner.clock.now());
             progress.step();
         }
+        Ok(())
+    }
+
+    async fn examine(&self, guarded: &Guarded, context: &JudgeContext, live: Option<Bytes>, shapes: &RefCell<&mut Shapes>) -> Examined {
+        let shape = shapes::shape(&guarded.key.gvk, &guarded.desired().value);
+        let state = || {
+            let mut state = ObjectState::new(Arc::clone(&guarded.key), guarded.hash);
+            state.owned = shapes.borrow().get(shape);
+            state
+        };
+        let was_listed = live.is_some();
+        let mut examined = self.examiner.examine_read(guarded, state(), context, live).await;
+        if was_listed && examined.judgement.verdict != Verdict::InSync {
+            // A list is a little older than the answers it was compared with.
+            examined = self.examiner.examine(guarded, state(), context).await;
+        }
+        if let Some(owned) = &examined.state.owned {
+            shapes.borrow_mut().put(shape, Arc::clone(owned));
+        }
+        examined
     }
 
     fn status(&self, guardianship: &Guardianship) -> DriftReportStatus {
-        guardianship.status(&Contact { unreachable: None, stale: false, paused: false }, self.examiner.clock.now())
+        let mut status = guardianship.status(&Contact { unreachable: None, stale: false, paused: false }, self.examiner.clock.now());
+        if let Some(source) = &mut status.source {
+            // Nobody could compare it with another run: the key would have to be kept.
+            source.desired_hash = None;
+        }
+        status
     }
 }
 
@@ -195,7 +249,6 @@ fn install(guardianship: &mut Guardianship, revision: Revision, declared: Declar
         objects: objects.iter().map(|object| StateId::of(CLUSTER, &object.key)).collect(),
         problems: declared.problems,
         incomplete: declared.incomplete,
-        // Nobody can compare it with another run: the key would have to be kept.
         hash: String::new(),
     });
     objects
@@ -216,70 +269,8 @@ fn revision_of(record: &Record) -> Revision {
     Revision { judged: Judged { version: record.version, uid: String::new(), newest: record.version }, meta, deployed_at: None }
 }
 
-async fn scalers(client: &ApiClient, catalog: &Catalog, scope: &Scope) -> anyhow::Result<Scalers> {
-    let mut scalers = Scalers::default();
-    scalers.reset();
-    if catalog.lookup(&Gvk::new("autoscaling/v2", "HorizontalPodAutoscaler")) != Lookup::NotServed {
-        let mut endpoint = Endpoint::new("autoscaling", "v2", "horizontalpodautoscalers")?;
-        if let Scope::Namespace(namespace) = scope {
-            endpoint = endpoint.in_namespace(namespace)?;
-        }
-        let listed = pages(client, &endpoint, Shape::Full, ListQuery::default(), |page| {
-            for item in parse_list(page).map_err(|_| CallError::BadAnswer)?.items {
-                if let Some(scaler) = ScalerSight::of_hpa(item.get()) {
-                    scalers.put(scaler);
-                }
-            }
-            Ok(())
-        })
-        .await;
-        match listed {
-            Err(CallError::Forbidden) => eprintln!("holdfast: autoscalers cannot be listed with these rights; replicas they set show as drift"),
-            other => other.context("cannot list autoscalers")?,
-        }
-    }
-    scalers.list_complete();
-    Ok(scalers)
-}
-
-async fn pages(
-    client: &ApiClient,
-    endpoint: &Endpoint,
-    shape: Shape,
-    query: ListQuery,
-    mut page_read: impl FnMut(&[u8]) -> Result<(), CallError>,
-) -> Result<(), CallError> {
-    let mut query = ListQuery { limit: PAGE, consistent: true, ..query };
-    loop {
-        let answer = client.list(endpoint, shape, &query).await?;
-        page_read(answer.bytes())?;
-        let page = parse_list(answer.bytes()).map_err(|_| CallError::BadAnswer)?;
-        match page.continue_token {
-            Some(token) if !token.is_empty() => query.continue_token = token.into_owned(),
-            _ => return Ok(()),
-        }
-    }
-}
-
-/// A counter on a terminal, so that a long scan does not look stuck.
-struct Progress {
-    total: usize,
-    done: usize,
-    shown: bool,
-}
-
-impl Progress {
-    fn new(total: usize) -> Self {
-        Self { total, done: 0, shown: std::io::stderr().is_terminal() }
-    }
-
-    fn step(&mut self) {
-        self.done += 1;
-        if self.shown && (self.done % 20 == 0 || self.done == self.total) {
-            eprint!("\r{} of {} objects", self.done, self.total);
-            if self.done == self.total {
-                eprint!("\r\x1b[K");
-            }
-        }
-    }
+/// Whether anything is to be told beside "in sync".
+fn differs(guardianship: &Guardianship) -> bool {
+    let summary = guardianship.summary();
+    summary.in_sync != summary.objects
 }

@@ -3,95 +3,196 @@
 use std::fmt::Write as _;
 
 use holdfast_api::{
-    condition::Truth,
-    report::{DriftReportStatus, Finding, PathFinding, Verdict},
+    condition::{Condition, Truth},
+    report::{Action, Actor, Change, DriftReportStatus, Finding, PathFinding, SourceKind, Verdict},
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
-/// Renders all statuses: one line a source, then what differs.
-pub fn render(statuses: &[DriftReportStatus]) -> String {
-    let mut rows = vec![["SOURCE", "REVISION", "OBJECTS", "IN SYNC", "DRIFTED", "MISSING", "UNKNOWN", "ACCEPTED", "VERDICT"].map(str::to_owned)];
+use super::paint::{Paint, Tone};
+
+/// Longest value on a line, in characters.
+const SHOWN: usize = 100;
+
+/// Renders all statuses: one line a source, then what differs, then what to make of it.
+pub fn render(statuses: &[DriftReportStatus], paint: Paint) -> String {
+    let mut out = overview(statuses, paint);
     for status in statuses {
-        let source = status.source.as_ref();
-        let name = source.map(|source| if source.namespace.is_empty() { source.name.clone() } else { format!("{}/{}", source.namespace, source.name) });
+        let findings: Vec<&Finding> = status.findings.iter().filter(|finding| finding.verdict != Verdict::InSync).collect();
+        let condition = in_sync(status).filter(|condition| condition.status == Truth::Unknown);
+        if findings.is_empty() && condition.is_none() {
+            continue;
+        }
+        // Writing to a String cannot fail.
+        _ = writeln!(out, "\n{}", paint.tone(Tone::Strong, &name(status)));
+        if let Some(condition) = condition.filter(|_| findings.iter().all(|finding| finding.verdict != Verdict::Unknown)) {
+            _ = writeln!(out, "  {}: {}", paint.tone(Tone::Unclear, &format!("Unknown, {}", condition.reason)), condition.message);
+        }
+        for finding in findings {
+            write_finding(&mut out, finding, status.observed_at, paint);
+        }
+        if status.truncated > 0 {
+            _ = writeln!(out, "  … and {} more", status.truncated);
+        }
+    }
+    out.push('\n');
+    out.push_str(&conclusion(statuses));
+    out
+}
+
+fn overview(statuses: &[DriftReportStatus], paint: Paint) -> String {
+    let mut rows = vec![["SOURCE", "REVISION", "OBJECTS", "IN SYNC", "DRIFTED", "MISSING", "UNKNOWN", "ACCEPTED", "VERDICT"].map(str::to_owned)];
+    let mut tones = vec![Tone::Strong];
+    for status in statuses {
         let summary = &status.summary;
+        let (word, tone) = verdict(status);
         rows.push([
-            name.unwrap_or_default(),
-            source.and_then(|source| source.revision).map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
+            name(status),
+            status.source.as_ref().and_then(|source| source.revision).map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
             summary.objects.to_string(),
             summary.in_sync.to_string(),
             (summary.drifted + summary.contested + summary.refused).to_string(),
             (summary.missing + summary.terminating).to_string(),
             summary.unknown.to_string(),
             summary.deviations.to_string(),
-            verdict(status),
+            word,
         ]);
+        tones.push(tone);
     }
-    let mut out = aligned(&rows);
-    for status in statuses {
-        for finding in status.findings.iter().filter(|finding| finding.verdict != Verdict::InSync) {
-            write_finding(&mut out, finding);
-        }
-        if status.truncated > 0 {
-            // Writing to a String cannot fail.
-            _ = writeln!(out, "\n… and {} more findings", status.truncated);
-        }
-    }
-    out
-}
-
-fn verdict(status: &DriftReportStatus) -> String {
-    let condition = status.conditions.iter().find(|condition| condition.kind == "InSync");
-    match condition {
-        Some(condition) if condition.status == Truth::True => "InSync".to_owned(),
-        Some(condition) if condition.status == Truth::Unknown => format!("Unknown ({})", condition.reason),
-        Some(condition) => condition.reason.clone(),
-        None => "Unknown".to_owned(),
-    }
-}
-
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let mut widths = [0; N];
-    for row in rows {
+    let mut widths = [0; 9];
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut out = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            _ = write!(line, "{cell:<width$}  ");
+    for (row, tone) in rows.iter().zip(tones) {
+        let mut cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        // The last cell is not padded: colours must not hide trailing blanks.
+        if let (Some(last), Some(word)) = (cells.last_mut(), row.last()) {
+            *last = paint.tone(tone, word);
         }
-        out.push_str(line.trim_end());
+        out.push_str(&cells.join("  "));
         out.push('\n');
     }
     out
 }
 
-fn write_finding(out: &mut String, finding: &Finding) {
-    let object = &finding.object;
-    let name = if object.namespace.is_empty() { object.name.clone() } else { format!("{}/{}", object.namespace, object.name) };
-    _ = writeln!(out, "\n{} {name}: {} ({})", object.kind, finding.verdict.as_str(), finding.message);
-    for path in &finding.paths {
-        write_path(out, path);
+fn name(status: &DriftReportStatus) -> String {
+    match &status.source {
+        Some(source) if source.kind == SourceKind::Manifests => "manifests".to_owned(),
+        Some(source) if source.namespace.is_empty() => source.name.clone(),
+        Some(source) => format!("{}/{}", source.namespace, source.name),
+        None => String::new(),
     }
 }
 
-fn write_path(out: &mut String, path: &PathFinding) {
-    _ = writeln!(out, "  {}", path.path);
-    let values = match (&path.desired, &path.live) {
-        (None, None) => format!("{} (values not shown)", path.change.as_str().to_lowercase()),
-        (desired, live) => format!("declared {}, live {}", short(desired.as_ref()), short(live.as_ref())),
-    };
-    let actor = path.actor.as_ref().map(|actor| match (actor.subresource.as_str(), actor.time) {
-        ("", Some(time)) => format!("by {} at {time}", actor.manager),
-        (subresource, Some(time)) => format!("by {} through {subresource} at {time}", actor.manager),
-        (_, None) => format!("by {}", actor.manager),
-    });
-    _ = writeln!(out, "    {values} {}", actor.unwrap_or_default());
+fn in_sync(status: &DriftReportStatus) -> Option<&Condition> {
+    status.conditions.iter().find(|condition| condition.kind == "InSync")
 }
 
-fn short(value: Option<&Value>) -> String {
-    value.map_or_else(|| "nothing".to_owned(), ToString::to_string)
+fn verdict(status: &DriftReportStatus) -> (String, Tone) {
+    match in_sync(status) {
+        Some(condition) if condition.status == Truth::True => ("InSync".to_owned(), Tone::Good),
+        Some(condition) if condition.status == Truth::False => (condition.reason.clone(), Tone::Bad),
+        Some(condition) => (format!("Unknown ({})", condition.reason), Tone::Unclear),
+        None => ("Unknown".to_owned(), Tone::Unclear),
+    }
+}
+
+fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>, paint: Paint) {
+    let object = &finding.object;
+    let name = match (object.kind.as_str(), object.namespace.as_str()) {
+        // A document that could not be read has no name.
+        ("", _) => String::new(),
+        (kind, "") => format!("{kind} {}  ", object.name),
+        (kind, namespace) => format!("{kind} {namespace}/{}  ", object.name),
+    };
+    let tone = if finding.verdict == Verdict::Unknown { Tone::Unclear } else { Tone::Bad };
+    _ = writeln!(out, "  {name}{}: {}", paint.tone(tone, finding.verdict.as_str()), finding.message);
+    for path in &finding.paths {
+        write_path(out, path, now, paint);
+    }
+}
+
+fn write_path(out: &mut String, path: &PathFinding, now: Option<Timestamp>, paint: Paint) {
+    let values = match (path.change, &path.desired, &path.live) {
+        (Change::Changed, None, None) => "changed (values not shown)".to_owned(),
+        (Change::Removed, None, _) => "removed (value not shown)".to_owned(),
+        (Change::Added, _, None) => "added (value not shown)".to_owned(),
+        (Change::Removed, Some(desired), _) => format!("declared {}, gone", short(desired)),
+        (Change::Added, _, Some(live)) => format!("not declared, live {}", short(live)),
+        (Change::Changed, desired, live) => {
+            let word = |value: &Option<Value>| value.as_ref().map_or_else(|| "(not shown)".to_owned(), short);
+            format!("declared {}, live {}", word(desired), word(live))
+        }
+    };
+    let by = path.actor.as_ref().map(|actor| who(actor, now)).unwrap_or_default();
+    _ = writeln!(out, "    {}\n      {values}{}", path.path, paint.tone(Tone::Faint, &by));
+}
+
+/// `, by kubectl-edit 5 min ago`.
+fn who(actor: &Actor, now: Option<Timestamp>) -> String {
+    if actor.manager == Actor::UNATTRIBUTED {
+        return match actor.candidates.as_slice() {
+            [] => String::new(),
+            candidates => format!(", perhaps by {}", candidates.join(" or ")),
+        };
+    }
+    let through = if actor.subresource.is_empty() { String::new() } else { format!(" through {}", actor.subresource) };
+    let when = match (actor.time, now) {
+        (Some(time), Some(now)) => format!(" {}", ago(now.as_second() - time.as_second())),
+        _ => String::new(),
+    };
+    format!(", by {}{through}{when}", actor.manager)
+}
+
+fn ago(seconds: i64) -> String {
+    match seconds {
+        ..5 => "just now".to_owned(),
+        5..120 => format!("{seconds} s ago"),
+        120..7200 => format!("{} min ago", seconds / 60),
+        7200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
+}
+
+/// What it comes to, and what to do next.
+fn conclusion(statuses: &[DriftReportStatus]) -> String {
+    let sum = |count: fn(&DriftReportStatus) -> u64| statuses.iter().map(count).sum::<u64>();
+    let objects = sum(|status| status.summary.objects);
+    let fine = sum(|status| status.summary.in_sync);
+    let unknown = sum(|status| status.summary.unknown);
+    let blind = statuses.iter().filter(|status| in_sync(status).is_none_or(|condition| condition.status == Truth::Unknown)).count();
+    let inexact = sum(|status| status.findings.iter().filter(|finding| is_inexact(finding)).count() as u64);
+    let mut out = if fine == objects && blind == 0 {
+        format!("{objects} {} as declared.\n", are(objects))
+    } else {
+        let differ = objects.saturating_sub(fine + unknown);
+        let mut text = format!("{objects} {}: {fine} as declared, {differ} not", if objects == 1 { "object" } else { "objects" });
+        if unknown > 0 {
+            _ = write!(text, ", {unknown} that nobody can tell");
+        }
+        text + ".\n"
+    };
+    if inexact > 0 {
+        _ = writeln!(out, "{inexact} of these were compared without the server's dry-run; -o json says which and why.");
+    }
+    out
+}
+
+fn is_inexact(finding: &Finding) -> bool {
+    finding.verdict == Verdict::InSync && finding.action == Action::Reported
+}
+
+const fn are(count: u64) -> &'static str {
+    if count == 1 { "object is" } else { "objects are" }
 }

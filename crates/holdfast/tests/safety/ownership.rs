@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fixture::{Release, Style, configmap, deployment, hub_writes, lines, wait_live, writes_to},
-    support::{World, finding, path_of},
+    support::{World, condition, finding, path_of},
 };
 
 #[tokio::test]
@@ -32,7 +32,9 @@ async fn corrections_are_written_as_the_release_s_own_manager() {
         wait_live(&world, &kubectl, &targets[0], "/spec/replicas", &json!(2)).await;
         wait_live(&world, &kubectl, &targets[1], "/data/color", &json!("blue")).await;
         wait_live(&world, &kubectl, &targets[2], "/data/color", &json!("blue")).await;
-        let report = world.wait_in_sync("web").await;
+        let report = world
+            .wait_report(Some("web"), "all of it is told", |status| status["summary"]["corrected"] == 3 && condition(status, "InSync") == "True")
+            .await;
         for (target, before) in targets.iter().zip(before) {
             let after = managed_fields_without_times(&kubectl.get(target).await.unwrap());
             assert_eq!(after, before, "{manager} {style:?} {}", target.name);

@@ -18,6 +18,7 @@ use holdfast_fleet::{
     watch::{Delivery, Reason as WatchReason, Update},
 };
 use holdfast_helm::RecordMeta;
+use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until},
@@ -141,6 +142,10 @@ pub(super) struct Actor {
     pub(super) echoes: HashMap<StateId, u64>,
     pub(super) ledgers: HashMap<StateId, Ledger>,
     pub(super) retries: HashMap<StateId, u32>,
+    /// Objects whose next judgement must not rely on an earlier one.
+    pub(super) afresh: HashSet<StateId>,
+    /// Until when ignore rules that ended were noticed.
+    pub(super) rules_checked: Timestamp,
     pub(super) queue: Queue,
     jobs: FuturesUnordered<Running>,
     pub(super) audits: HashMap<Gvk, Instant>,
@@ -161,6 +166,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>) -> En
     let catalog = discovery.catalog();
     let has_scalers = watching.start(&catalog);
     let examiner = Examiner { client, states: shared.states.clone(), clock: Arc::clone(&shared.clock) };
+    let rules_checked = shared.clock.now();
     let mut actor = Actor {
         name: entry.name.clone(),
         contact: Contact { unreachable: None, stale: false, paused: entry.gate == Gate::Paused },
@@ -187,6 +193,8 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>) -> En
         echoes: HashMap::new(),
         ledgers: HashMap::new(),
         retries: HashMap::new(),
+        afresh: HashSet::new(),
+        rules_checked,
         queue: Queue::default(),
         jobs: FuturesUnordered::new(),
         audits: HashMap::new(),
@@ -453,10 +461,11 @@ impl Actor {
                 self.event(id, news, version, now);
             }
             Update::Changed(Sighting::Object { id, news, version, .. }) => self.event(id, news, version, now),
-            // Gone, or its label is: one read without a selector tells.
+            // Gone, or its label is: one read without a selector tells. Never the echo of our own write, even right after a creation.
             Update::Deleted(Sighting::Object { id, .. }) => {
                 self.retries.remove(&id);
-                self.queue.notice(id, now);
+                self.echoes.remove(&id);
+                self.queue.push(id, now, now);
             }
             Update::ListComplete => {
                 if let Some(listed) = self.watching.list_ends(gvk) {
@@ -468,29 +477,28 @@ impl Actor {
     }
 
     fn scaler_update(&mut self, update: Update<Sighting>, now: Instant) {
-        match update {
-            Update::Reset => self.scalers.reset(),
-            Update::Listed(Sighting::Scaler(Some(scaler))) => self.scalers.put(*scaler),
-            Update::Changed(Sighting::Scaler(Some(scaler))) => {
-                let target = scaler.target_id(self.cluster);
-                self.scalers.put(*scaler);
-                self.requeue_scaled(target, now);
+        let otherwise = match update {
+            Update::Reset => {
+                self.scalers.reset();
+                Vec::new()
             }
-            Update::Deleted(Sighting::Scaler(Some(scaler))) => {
-                self.scalers.remove(&scaler);
-                self.requeue_scaled(scaler.target_id(self.cluster), now);
-            }
+            Update::Listed(Sighting::Scaler(Some(scaler))) | Update::Changed(Sighting::Scaler(Some(scaler))) => self.scalers.put(*scaler),
+            Update::Deleted(Sighting::Scaler(Some(scaler))) => self.scalers.remove(&scaler).into_iter().collect(),
             Update::ListComplete => self.scalers.list_complete(),
-            _ => {}
+            _ => Vec::new(),
+        };
+        // Bounds moved: what was yielded may be drift now, and the other way round.
+        for scaler in otherwise {
+            self.judge_afresh(scaler.target_id(self.cluster), now);
         }
     }
 
-    /// Bounds moved: what was yielded may be drift now, and the other way round. Digests do not know autoscalers, so the object is
-    /// judged from scratch.
-    fn requeue_scaled(&mut self, target: StateId, now: Instant) {
-        if self.objects.contains_key(&target) {
-            self.shared.states.forget_in_sync(target);
-            self.queue.push(target, now, now);
+    /// What an object is judged by changed beside the object. Digests know nothing of that, so it is judged from scratch, also where it
+    /// is being judged by the old rules right now.
+    pub(super) fn judge_afresh(&mut self, id: StateId, now: Instant) {
+        if self.objects.contains_key(&id) {
+            self.afresh.insert(id);
+            self.queue.push(id, now, now);
         }
     }
 
@@ -585,6 +593,7 @@ impl Actor {
                 self.all_dirty();
             }
             self.expire_listings();
+            self.expire_rules();
         }
     }
 

@@ -34,6 +34,7 @@ use super::{
     records::FenceQuestion,
     refusal::refusal,
     sight::Sight,
+    source::Learnt,
     state::{ObjectState, States},
 };
 use crate::{metrics::OracleOutcome, policy::Ignore};
@@ -77,7 +78,7 @@ pub struct Examined {
     /// What is remembered of the object.
     pub state: ObjectState,
     /// How the release writes, as this object shows.
-    pub writer: Option<Writer>,
+    pub writer: Option<Learnt>,
     /// The write, if one was sent.
     pub write: Option<Written>,
     /// The failure that says that the cluster cannot be talked to.
@@ -409,7 +410,7 @@ impl Inquiry<'_> {
             uid = meta.uid.to_string();
             state.sight = state.owned.as_ref().map(|owned| Sight::of(&meta, owned, &guarded.key.gvk));
             if let Ok(object) = serde_json::from_slice::<Value>(&facts.live_text) {
-                writer = manager::release_writer(&manager::entries(&object), context.prefer);
+                writer = learnt(&manager::entries(&object), context);
                 state.seen |= guarded.owns(&object);
             }
         }
@@ -420,6 +421,14 @@ impl Inquiry<'_> {
         let asked = [&facts.oracle, &facts.create, &facts.claims].into_iter().flatten().map(outcome).collect();
         Examined { judgement, state, writer, write, unreachable: facts.unreachable, uid, asked }
     }
+}
+
+/// How the release writes, as this object tells. Whoever deleted an object and created it again holds its ownership metadata too, so
+/// only an entry no younger than the deployment is proof.
+fn learnt(entries: &[manager::Entry], context: &Context) -> Option<Learnt> {
+    let entry = manager::release_entry(entries, context.prefer, context.writer.as_ref())?;
+    let proven = matches!((entry.time, context.deployed_at), (Some(written), Some(deployed)) if written <= deployed);
+    Some(Learnt { writer: entry.writer(), proven })
 }
 
 impl Examiner {

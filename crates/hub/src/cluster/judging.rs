@@ -22,7 +22,7 @@ use super::{
     inquiry::{Context, Examined, Written},
     queue::Due,
     records::{FenceQuestion, ReleaseName},
-    source::{Guardianship, is_drift, object_ref},
+    source::{Guardianship, Learnt, is_drift, object_ref},
     state::{ObjectState, StateId},
 };
 use crate::{
@@ -56,22 +56,25 @@ impl Actor {
             self.judge_conflict(due.id);
             return None;
         }
-        let state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(Arc::clone(&guarded.key), guarded.hash));
-        if due.only_if_news && state.sight.is_some_and(|sight| Some(sight.version()) == echo) {
+        let mut state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(Arc::clone(&guarded.key), guarded.hash));
+        if self.afresh.contains(&due.id) {
+            state.in_sync = None;
+        } else if due.only_if_news && state.sight.is_some_and(|sight| Some(sight.version()) == echo) {
             return None;
         }
         let context = Context {
             permit: self.permit(known),
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
             ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
-            writer: known.writer.clone(),
+            writer: known.writer().cloned(),
             prefer: Some(loaded.prefer),
             deployed_at: loaded.revision.deployed_at,
             scaler: self.scalers.of(&guarded.key).cloned(),
             trusted: known.guard.trust,
             also_declared_by: None,
-            fence: Some(FenceQuestion { namespace: release.namespace.clone(), name: release.name.clone(), judged: loaded.revision.judged.clone() }),
+            fence: Some(FenceQuestion { namespace: release.namespace.clone(), name: release.name.clone(), judged: revision.judged.clone() }),
         };
+        self.afresh.remove(&due.id);
         Some((release, guarded, state, context))
     }
 
@@ -129,19 +132,23 @@ impl Actor {
         if let Some(write) = examined.write {
             again = self.wrote(due, release, &guarded, &examined.uid, write);
         }
+        let judgement = &examined.judgement;
+        if judgement.action == Action::Corrected && judgement.verdict == Verdict::InSync && judgement.in_sync.is_none() {
+            again = again.or_else(|| Some(Instant::now()));
+        }
         self.take_in(due.id, release, &guarded, &examined.uid, &examined.judgement, due.noticed);
         self.schedule_again(due.id, &examined.judgement, again);
     }
 
-    fn learn_writer(&mut self, release: &ReleaseName, writer: holdfast_engine::manager::Writer) {
+    /// What could not be told apart from the release's own writes can be now.
+    fn learn_writer(&mut self, release: &ReleaseName, learnt: Learnt) {
         let Some(known) = self.releases.get_mut(release) else { return };
-        let is_first = known.writer.is_none();
-        known.writer = Some(writer);
-        if is_first {
-            let now = Instant::now();
-            for id in known.with_reason(Reason::OwnerUnclear) {
-                self.queue.push(id, now, now);
-            }
+        if !known.learn(learnt) {
+            return;
+        }
+        let now = Instant::now();
+        for id in known.with_reason(Reason::OwnerUnclear).into_iter().chain(known.with_reason(Reason::Unverified)) {
+            self.queue.push(id, now, now);
         }
     }
 

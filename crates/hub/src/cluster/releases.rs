@@ -16,7 +16,7 @@ use super::{
     state::{ObjectState, StateId},
 };
 use crate::{
-    policy::PolicyName,
+    policy::{Ignore, PolicyName},
     reports::{ReportKey, SourceId},
 };
 
@@ -173,15 +173,22 @@ impl Actor {
 
     fn drop_object(&mut self, id: StateId, release: &ReleaseName) {
         let Some(slot) = self.objects.get_mut(&id) else { return };
+        let was_judged_for = slot.claimants.first().is_some_and(|(claimant, _)| claimant == release);
         slot.claimants.retain(|(claimant, _)| claimant != release);
-        if slot.claimants.is_empty() {
-            self.objects.remove(&id);
-            self.shared.states.remove(id);
-            self.queue.forget(id);
-            self.skipped.remove(&id);
-            self.ledgers.remove(&id);
-            self.retries.remove(&id);
+        match slot.claimants.first() {
+            None => {
+                self.objects.remove(&id);
+                self.shared.states.remove(id);
+                self.queue.forget(id);
+                self.skipped.remove(&id);
+                self.afresh.remove(&id);
+            }
+            // That the object was seen with one release's metadata says nothing for the next one that claims it.
+            Some((_, next)) if was_judged_for => self.shared.states.put(id, ObjectState::new(Arc::clone(&next.key), next.hash)),
+            Some(_) => return,
         }
+        self.ledgers.remove(&id);
+        self.retries.remove(&id);
     }
 
     /// The policy no longer guards a release; its record is still read for what it claims.
@@ -248,14 +255,23 @@ impl Actor {
             .flat_map(|(_, known)| known.loaded.iter().flat_map(|loaded| loaded.objects.iter().copied()))
             .collect();
         for id in ids {
-            // Ignore rules are not part of a digest.
-            self.shared.states.forget_in_sync(id);
-            self.queue.push(id, now, now);
+            self.judge_afresh(id, now);
         }
         self.audits.clear();
         self.watch_kinds();
         self.count_releases();
         self.all_dirty();
+    }
+
+    /// Ignore rules whose time is over ignore nothing any more.
+    pub(super) fn expire_rules(&mut self) {
+        let now = self.shared.clock.now();
+        let since = std::mem::replace(&mut self.rules_checked, now);
+        let ended = |known: &Guardianship| known.guard.ignore.iter().filter_map(Ignore::until).any(|until| since < until && until <= now);
+        let ids: Vec<StateId> = self.releases.values().filter(|known| ended(known)).flat_map(|known| known.loaded.iter().flat_map(|loaded| loaded.objects.clone())).collect();
+        for id in ids {
+            self.judge_afresh(id, Instant::now());
+        }
     }
 
     /// Only drift is judged differently while a cluster is paused.

@@ -94,25 +94,29 @@ impl Scalers {
         self.listed = Some(Vec::new());
     }
 
-    /// An autoscaler was listed or changed.
-    pub fn put(&mut self, sight: ScalerSight) {
+    /// An autoscaler was listed or changed. Answers with the sights whose targets are scaled otherwise now, none for a mere change of
+    /// its status.
+    pub fn put(&mut self, sight: ScalerSight) -> Vec<ScalerSight> {
         if let Some(listed) = &mut self.listed {
             listed.push(sight.id.clone());
         }
-        self.known.insert(sight.id.clone(), sight);
-    }
-
-    /// An autoscaler is gone.
-    pub fn remove(&mut self, sight: &ScalerSight) {
-        self.known.remove(&sight.id);
-    }
-
-    /// The list is complete: what it does not hold is gone.
-    pub fn list_complete(&mut self) {
-        if let Some(listed) = self.listed.take() {
-            self.known.retain(|id, _| listed.contains(id));
+        match self.known.insert(sight.id.clone(), sight.clone()) {
+            Some(before) if before == sight => Vec::new(),
+            before => before.into_iter().chain([sight]).collect(),
         }
+    }
+
+    /// An autoscaler is gone. Answers with what was known of it: it may have pointed elsewhere when last seen.
+    pub fn remove(&mut self, sight: &ScalerSight) -> Option<ScalerSight> {
+        self.known.remove(&sight.id)
+    }
+
+    /// The list is complete: what it does not hold is gone. Answers with that.
+    pub fn list_complete(&mut self) -> Vec<ScalerSight> {
         self.complete = true;
+        let Some(listed) = self.listed.take() else { return Vec::new() };
+        let gone: Vec<(String, String)> = self.known.keys().filter(|id| !listed.contains(*id)).cloned().collect();
+        gone.iter().filter_map(|id| self.known.remove(id)).collect()
     }
 
     /// The autoscaler of an object: same namespace, group, kind and name.
@@ -157,7 +161,7 @@ mod tests {
             (hpa("t", "apps/v1", "Deployment", "other", Some(2)), false),
         ] {
             let mut scalers = Scalers::default();
-            scalers.put(sight.clone());
+            _ = scalers.put(sight.clone());
             assert_eq!(scalers.of(&web).is_some(), fits, "{sight:?}");
         }
     }
@@ -168,11 +172,26 @@ mod tests {
         let mut scalers = Scalers::default();
         scalers.reset();
         scalers.put(hpa("t", "apps/v1", "Deployment", "web", None));
-        scalers.list_complete();
+        assert!(scalers.list_complete().is_empty());
         assert_eq!(scalers.of(&web).unwrap().min, 1);
         scalers.reset();
         assert!(scalers.of(&web).is_some(), "an incomplete list proves nothing");
-        scalers.list_complete();
+        assert_eq!(scalers.list_complete().len(), 1);
         assert!(scalers.of(&web).is_none() && scalers.complete);
+    }
+
+    #[test]
+    fn whatever_is_scaled_otherwise_now_is_named() {
+        let mut scalers = Scalers::default();
+        let (web, wider, api) = (
+            hpa("t", "apps/v1", "Deployment", "web", None),
+            hpa("t", "apps/v1", "Deployment", "web", Some(2)),
+            hpa("t", "apps/v1", "Deployment", "api", Some(2)),
+        );
+        assert_eq!(scalers.put(web.clone()), [web.clone()]);
+        assert!(scalers.put(web.clone()).is_empty(), "its status changed");
+        assert_eq!(scalers.put(wider.clone()), [web, wider.clone()]);
+        assert_eq!(scalers.put(api.clone()), [wider.clone(), api.clone()], "the one it left, too");
+        assert_eq!(scalers.remove(&wider), Some(api));
     }
 }

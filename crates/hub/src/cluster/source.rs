@@ -36,8 +36,7 @@ pub struct Guardianship {
     pub loaded: Option<Loaded>,
     /// Why the desired revision could not be read.
     pub load_error: Option<LoadError>,
-    /// How it writes.
-    pub writer: Option<Writer>,
+    writer: Option<Learnt>,
     findings: BTreeMap<StateId, Listed>,
     verdicts: HashMap<StateId, Verdict>,
     deviations: BTreeMap<StateId, Vec<Deviation>>,
@@ -46,6 +45,15 @@ pub struct Guardianship {
     last_drift_at: Option<Timestamp>,
     last_correction_at: Option<Timestamp>,
     was_not_empty: bool,
+}
+
+/// How a release writes, as one of its objects tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learnt {
+    /// Field manager and operation.
+    pub writer: Writer,
+    /// The entry is no younger than the deployment, so nobody but the release can have left it.
+    pub proven: bool,
 }
 
 /// What a revision declares.
@@ -120,6 +128,20 @@ impl Guardianship {
         }
     }
 
+    /// How it writes, as far as its objects have told.
+    pub fn writer(&self) -> Option<&Writer> {
+        self.writer.as_ref().map(|learnt| &learnt.writer)
+    }
+
+    /// Takes in how one object says the release writes; proof goes before appearance. Answers whether that is news.
+    pub fn learn(&mut self, learnt: Learnt) -> bool {
+        let is_news = self.writer.as_ref().is_none_or(|known| !known.proven && learnt.proven);
+        if is_news {
+            self.writer = Some(learnt);
+        }
+        is_news
+    }
+
     /// Takes over what a revision declares; forgets objects it no longer does.
     pub fn load(&mut self, loaded: Loaded) {
         let keep = |id: &StateId| loaded.objects.contains(id);
@@ -128,6 +150,10 @@ impl Guardianship {
         self.deviations.retain(|id, _| keep(id));
         self.normalized.retain(|id, _| keep(id));
         self.was_not_empty |= !loaded.objects.is_empty();
+        // Another revision may have been applied another way.
+        if let Some(learnt) = &mut self.writer {
+            learnt.proven = false;
+        }
         self.load_error = None;
         self.loaded = Some(loaded);
     }

@@ -129,13 +129,6 @@ impl States {
         }
     }
 
-    /// Forgets that an object was in sync, because what it is judged by changed.
-    pub fn forget_in_sync(&self, id: StateId) {
-        if let Some(mut state) = self.shared.objects.get_mut(&id) {
-            state.in_sync = None;
-        }
-    }
-
     /// Forgets an object.
     pub fn remove(&self, id: StateId) {
         if let Some((_, old)) = self.shared.objects.remove(&id) {

@@ -1,0 +1,101 @@
+//! What a scan reads as whole lists: release records and autoscalers.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context as _;
+use holdfast_engine::object::Gvk;
+use holdfast_fleet::{
+    call::{ApiClient, CallError, Endpoint, ListQuery, Shape},
+    discovery::{Catalog, Lookup},
+    meta::{Meta, parse_list},
+};
+use holdfast_hub::cluster::{
+    book::Book,
+    records::{RECORD_FIELDS, RECORD_LABELS, RecordSight},
+    scalers::{ScalerSight, Scalers},
+};
+use serde_json::value::RawValue;
+
+use super::Scope;
+
+/// Objects on one page.
+const PAGE: u32 = 500;
+
+/// Reads every object of a list; `read` takes each one's JSON text.
+pub async fn list(
+    client: &ApiClient,
+    endpoint: &Endpoint,
+    shape: Shape,
+    query: ListQuery,
+    mut read: impl FnMut(&RawValue) -> Result<(), CallError>,
+) -> Result<(), CallError> {
+    let mut query = ListQuery { limit: PAGE, consistent: true, ..query };
+    loop {
+        let answer = client.list(endpoint, shape, &query).await?;
+        let page = parse_list(answer.bytes()).map_err(|_| CallError::BadAnswer)?;
+        for item in page.items {
+            read(item)?;
+        }
+        match page.continue_token {
+            Some(token) if !token.is_empty() => query.continue_token = token.into_owned(),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// All release records.
+pub async fn book(client: &ApiClient, scope: &Scope) -> anyhow::Result<Book> {
+    let mut secrets = Endpoint::new("", "v1", "secrets")?;
+    if let Scope::Namespace(namespace) = scope {
+        secrets = secrets.in_namespace(namespace)?;
+    }
+    let query = ListQuery { labels: RECORD_LABELS.to_owned(), fields: RECORD_FIELDS.to_owned(), ..ListQuery::default() };
+    let mut book = Book::default();
+    book.reset();
+    let listed = list(client, &secrets, Shape::Metadata, query, |record| {
+        let meta = Meta::of_object(record.get().as_bytes()).map_err(|_| CallError::BadAnswer)?;
+        book.put(RecordSight::of(&meta));
+        Ok(())
+    })
+    .await;
+    match listed {
+        Ok(()) => {
+            book.list_complete();
+            Ok(book)
+        }
+        Err(CallError::Forbidden) => anyhow::bail!(
+            "these credentials may not list Secrets {scope}, where Helm keeps its releases; ask for get and list on secrets, or compare \
+             rendered manifests instead: helm template … | holdfast scan --manifest -"
+        ),
+        Err(error) => Err(error).context("cannot list the release records"),
+    }
+}
+
+/// The autoscalers of these namespaces, or of all.
+pub async fn scalers(client: &ApiClient, catalog: &Catalog, namespaces: Option<&BTreeSet<&str>>) -> anyhow::Result<Scalers> {
+    let mut scalers = Scalers::default();
+    scalers.reset();
+    if catalog.lookup(&Gvk::new("autoscaling/v2", "HorizontalPodAutoscaler")) != Lookup::NotServed {
+        let all = Endpoint::new("autoscaling", "v2", "horizontalpodautoscalers")?;
+        let endpoints = match namespaces {
+            None => vec![all],
+            Some(namespaces) => namespaces.iter().map(|namespace| all.clone().in_namespace(namespace)).collect::<Result<_, _>>()?,
+        };
+        for endpoint in endpoints {
+            let listed = list(client, &endpoint, Shape::Full, ListQuery::default(), |item| {
+                if let Some(scaler) = ScalerSight::of_hpa(item.get()) {
+                    scalers.put(scaler);
+                }
+                Ok(())
+            })
+            .await;
+            if listed == Err(CallError::Forbidden) {
+                eprintln!("holdfast: these credentials may not list autoscalers; replicas that one of them set show as drift");
+                break;
+            }
+            listed.context("cannot list autoscalers")?;
+        }
+    }
+    scalers.list_complete();
+    Ok(scalers)
+}
