@@ -104,6 +104,16 @@ pub fn assess(case: &Case<'_>, owned: &OwnedSet, live: &Value) -> Assessment {
     assessment
 }
 
+/// Sorts differences at guessed paths, leaf by leaf. The order of lists is not compared: it takes the server to know which lists have one.
+pub fn assess_guess(case: &Case<'_>, guess: &OwnedSet, live: &Value) -> Assessment {
+    let sorter = Sorter::guessing(case, live);
+    let mut assessment = Assessment::default();
+    for difference in project::differences(guess, live, &case.desired.value) {
+        sorter.sort(&mut assessment, &difference);
+    }
+    assessment
+}
+
 /// The operation a record's `apply_method` asks to prefer.
 pub const fn preferred(server_side: bool) -> Operation {
     if server_side { Operation::Apply } else { Operation::Update }

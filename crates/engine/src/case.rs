@@ -24,6 +24,8 @@ pub struct Desired {
     pub key: ObjectKey,
     /// As it is compared and written.
     pub value: Value,
+    /// As the release creates it, where a server-side apply of that owns other fields: a Secret with `stringData`.
+    pub written: Option<Value>,
     /// The release it belongs to; `None` for plain manifests.
     pub release: Option<Release>,
 }
@@ -120,6 +122,8 @@ pub struct Case<'a> {
     pub create: Answer<'a>,
     /// Server-side-apply dry-run of the declared object under a throw-away name; its answer told [`Case::owned`].
     pub claims: Answer<'a>,
+    /// Dry-run merge of the declared object into the live one: the server's word on a manifest that it will not apply.
+    pub merged: Answer<'a>,
     /// Dry-run of the very request that would be sent.
     pub proof: Answer<'a>,
     /// Whether the release is still the judged one.

@@ -44,6 +44,10 @@ fn stripped(object: &Value, paths: &[Path]) -> Value {
             for volatile in ["resourceVersion", "managedFields", "generation", "selfLink"] {
                 metadata.remove(volatile);
             }
+            // The server counts changes of a DaemonSet's template here, as it counts those of a spec in `generation`.
+            if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+                annotations.remove("deprecated.daemonset.template.generation");
+            }
         }
     }
     // Orders last: sorting is meant for what the other paths leave.

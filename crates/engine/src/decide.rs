@@ -8,7 +8,7 @@ use crate::{
     assess::{AcceptedPath, Assessment, Drift, assess},
     canonical::Digest,
     case::{Case, Permit},
-    collateral,
+    collateral, inexact,
     object::ObjectKey,
     owned::OwnedSet,
     path::Path,
@@ -26,6 +26,8 @@ pub enum Step {
     FetchLive,
     /// Ask these questions, side by side.
     Ask(Ask),
+    /// Dry-run a merge of the declared object into the live one.
+    Merge,
     /// Dry-run the very request.
     Prove(Box<Correction>),
     /// Send it.
@@ -75,7 +77,7 @@ impl Judgement {
         Self { verdict, action, reason, message: message.into(), paths: Vec::new(), accepted: Vec::new(), in_sync: None, settled: false }
     }
 
-    fn about(mut self, assessment: Assessment) -> Self {
+    pub(crate) fn about(mut self, assessment: Assessment) -> Self {
         self.paths = findings(&assessment);
         self.settled = assessment.unverified.is_empty();
         self.accepted = assessment.accepted;
@@ -115,7 +117,7 @@ pub fn self_conflict(other: &str) -> Judgement {
 }
 
 fn present(case: &Case<'_>, live: &Value) -> Step {
-    let Some(owned) = case.owned else { return unowned(case) };
+    let Some(owned) = case.owned else { return unowned(case, live) };
     let assessment = assess(case, owned, live);
     if assessment.needs.oracle || assessment.needs.create {
         // The record list runs beside the oracle: a correction needs both.
@@ -125,15 +127,8 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
     if assessment.is_in_sync() {
         return done(in_sync(owned, live, assessment));
     }
-    let is_ours = case.desired.release.as_ref().is_none_or(|release| release.owns(live));
-    if !is_ours && !case.seen {
-        let judgement = Judgement::plain(
-            Verdict::Unknown,
-            Action::Reported,
-            Reason::NotOwned,
-            "the object does not carry this release's ownership metadata",
-        );
-        return done(Judgement { settled: false, ..judgement.about(assessment) });
+    if !is_ours(case, live) {
+        return done(not_owned(assessment));
     }
     if assessment.drifts.is_empty() {
         return done(stuck(assessment));
@@ -144,8 +139,20 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
     }
 }
 
+/// Whether the object carries this release's ownership metadata, or did when it was last judged.
+pub(crate) fn is_ours(case: &Case<'_>, live: &Value) -> bool {
+    case.seen || case.desired.release.as_ref().is_none_or(|release| release.owns(live))
+}
+
+/// The judgement of a differing object that may belong to somebody else.
+pub(crate) fn not_owned(assessment: Assessment) -> Judgement {
+    let message = "the object does not carry this release's ownership metadata";
+    let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::NotOwned, message);
+    Judgement { settled: false, ..judgement.about(assessment) }
+}
+
 /// Only the server knows which paths the object claims.
-fn unowned(case: &Case<'_>) -> Step {
+fn unowned(case: &Case<'_>, live: &Value) -> Step {
     let (reason, message) = match case.oracle {
         Answer::NotAsked => return Step::Ask(Ask { oracle: true, ..Ask::default() }),
         // A changed list key or an immutable field of the live object may be all the server minds: the claims are the same under
@@ -156,6 +163,7 @@ fn unowned(case: &Case<'_>) -> Step {
             let create = case.baseline.is_none() && matches!(case.create, Answer::NotAsked);
             return Step::Ask(Ask { claims: true, create, ..Ask::default() });
         }
+        Answer::Refused(refusal) if inexact::applies(refusal) => return inexact::decide(case, live, refusal),
         Answer::Given(_) => (Reason::ServerError, "the answer to the dry-run did not tell which fields the manifest claims".to_owned()),
         Answer::Refused(refusal) if refusal.fields.is_empty() => {
             (refusal.reason, "the server refuses the manifest in a dry-run".to_owned())
@@ -181,8 +189,10 @@ fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessme
     if planned == Planned::Impossible {
         return done(reported(assessment, None));
     }
+    let create = plan::needs_creation(case, live);
     match case.fence {
-        Fence::NotAsked => return Step::Ask(Ask { fence: true, ..Ask::default() }),
+        Fence::NotAsked => return Step::Ask(Ask { fence: true, create, ..Ask::default() }),
+        _ if create => return Step::Ask(Ask { create, ..Ask::default() }),
         Fence::Closed => return report(Action::Deferred, Reason::ReleasePending, NEWER_RELEASE, assessment),
         Fence::Unknown => return report(Action::Deferred, Reason::ServerError, NO_RECORDS, assessment),
         Fence::Clear => {}
@@ -377,7 +387,7 @@ fn findings(assessment: &Assessment) -> Vec<PathFinding> {
     assessment.drifts.iter().chain(held).chain(unverified).map(|drift| drift.finding.clone()).collect()
 }
 
-fn differ(count: usize) -> String {
+pub(crate) fn differ(count: usize) -> String {
     if count == 1 { "one declared field differs".to_owned() } else { format!("{count} declared fields differ") }
 }
 

@@ -13,6 +13,7 @@ pub mod contest;
 pub mod decide;
 pub mod equivalence;
 pub mod fields;
+mod inexact;
 pub mod items;
 pub mod manager;
 pub mod meets;

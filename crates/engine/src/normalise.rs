@@ -36,7 +36,21 @@ impl Release {
 }
 
 /// The declared object as it is compared and written.
-pub fn normalise(mut object: Value, key: &ObjectKey, release: Option<&Release>) -> Value {
+pub fn normalise(object: Value, key: &ObjectKey, release: Option<&Release>) -> Value {
+    let mut object = as_written(object, key, release);
+    if let Some(members) = object.as_object_mut() {
+        normalise_kind(members, &key.gvk);
+    }
+    object
+}
+
+/// Whether a server-side apply owns other fields of the object as it stands in the manifest than of the normalised one.
+pub fn is_owned_otherwise(object: &Value, key: &ObjectKey) -> bool {
+    key.gvk.is("", "Secret") && object.get("stringData").is_some_and(Value::is_object)
+}
+
+/// The declared object as its release sends it: what the server never stores is left out, ownership metadata is added.
+pub fn as_written(mut object: Value, key: &ObjectKey, release: Option<&Release>) -> Value {
     if let Some(members) = object.as_object_mut() {
         members.remove("status");
         let metadata = metadata_of(members);
@@ -52,7 +66,6 @@ pub fn normalise(mut object: Value, key: &ObjectKey, release: Option<&Release>) 
             set(metadata, "annotations", RELEASE_NAME, &release.name);
             set(metadata, "annotations", RELEASE_NAMESPACE, &release.namespace);
         }
-        normalise_kind(members, &key.gvk);
     }
     object
 }

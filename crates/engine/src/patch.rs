@@ -99,9 +99,9 @@ impl Builder {
         }
     }
 
-    /// Gives the declared items of a list the order they have in `declared`; others keep their places.
-    pub fn reorder(&mut self, list: &Path, wanted: &[Segment]) {
-        let Some((pointer, items)) = self.list(list) else { return };
+    /// Gives the declared items of a list the order they have in `declared`; others keep their places. True where that moved any.
+    pub fn reorder(&mut self, list: &Path, wanted: &[Segment]) -> bool {
+        let Some((pointer, items)) = self.list(list) else { return false };
         let positions: Vec<usize> = wanted.iter().filter_map(|segment| items::positions(items, segment).first().copied()).collect();
         let mut places = positions.clone();
         places.sort_unstable();
@@ -111,9 +111,11 @@ impl Builder {
                 *slot = item.clone();
             }
         }
-        if next != *items {
+        let moves = next != *items;
+        if moves {
             self.push(Op::Replace { path: pointer, value: Value::Array(next) });
         }
+        moves
     }
 
     /// Sets a key field of the list item `item` in place: undoes a renamed key without losing what the item holds otherwise.
@@ -213,11 +215,13 @@ fn with_keys(item: Value, keys: &[(Box<str>, Value)]) -> Value {
 fn insertion_point(live: Option<&Value>, declared: Option<&Value>, item: &Segment) -> String {
     let (Some(Value::Array(live)), Some(Value::Array(declared))) = (live, declared) else { return "-".to_owned() };
     let Some(wanted) = items::declared_positions(declared, item).first().copied() else { return "-".to_owned() };
-    let same = |a: &Value, b: &Value| match item {
-        Segment::Key(keys) => {
-            keys.iter().all(|(name, _)| a.get(&**name) == b.get(&**name) || a.get(&**name).is_none() || b.get(&**name).is_none())
-        }
-        _ => a == b,
+    // A live item has all its keys; a declared one may leave out what the server defaults.
+    let same = |live: &Value, declared: &Value| match item {
+        Segment::Key(keys) => keys.iter().all(|(name, _)| {
+            let (there, wanted) = (live.get(&**name), declared.get(&**name));
+            there.is_some() && (wanted.is_none() || there == wanted)
+        }),
+        _ => live == declared,
     };
     for earlier in declared.iter().take(wanted).rev() {
         if let Some(position) = live.iter().position(|candidate| same(candidate, earlier)) {

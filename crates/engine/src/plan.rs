@@ -79,7 +79,7 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     let clean = matches!(case.oracle, Answer::Given(oracle) if collateral::only_changes(oracle, live, &touched));
     let paths: Vec<Path> = assessment.drifts.iter().map(|drift| drift.path.clone()).collect();
     // Somebody deleted and re-created the object: its creator holds every field the release used to hold.
-    let taken_over = !entries.iter().any(|entry| writer.wrote(entry));
+    let taken_over = is_taken_over(&entries, &writer);
     let takeover = || takeover(case, owned, assessment, &writer, renamed_away.clone());
     let is_apply = writer.operation == Operation::Apply;
     let as_declared = assessment
@@ -111,9 +111,19 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     Some(if clean && !is_apply && !rewritten { Planned::Proven(correction) } else { Planned::Unproven(correction) })
 }
 
+fn is_taken_over(entries: &[Entry], writer: &Writer) -> bool {
+    !entries.iter().any(|entry| writer.wrote(entry))
+}
+
+/// Whether the dry-run create is still needed to tell what the release gets back from whoever created the object anew.
+pub fn needs_creation(case: &Case<'_>, live: &Value) -> bool {
+    let entries = manager::entries(live);
+    matches!(case.create, Answer::NotAsked) && case.release_writer(&entries).is_some_and(|writer| is_taken_over(&entries, &writer))
+}
+
 /// Plans the creation of a missing object under the release's way of writing.
 pub fn create(desired: &Desired, writer: &Writer) -> Correction {
-    let body = desired.value.clone();
+    let body = desired.written.as_ref().unwrap_or(&desired.value).clone();
     let request = match writer.operation {
         Operation::Apply => Request::CreateByApply(body),
         Operation::Update => Request::Create(body),
@@ -162,6 +172,22 @@ fn takeover(case: &Case<'_>, owned: &OwnedSet, assessment: &Assessment, writer: 
         paths.remove_tree(path);
         released.remove_tree(path);
     }
+    if writer.operation == Operation::Apply {
+        name_as_written(case.desired, &mut paths, &mut released);
+    }
     released.subtract(&paths);
     Move { to: writer.clone(), paths, gone, released }
+}
+
+/// Who applies a Secret with `stringData` holds that name; nobody holds the `data` that the server makes of it.
+fn name_as_written(desired: &Desired, paths: &mut OwnedSet, released: &mut OwnedSet) {
+    let Some(Value::Object(texts)) = desired.written.as_ref().and_then(|written| written.get("stringData")) else { return };
+    for name in texts.keys() {
+        let data = Path::of_fields(&["data", name]);
+        if paths.has(&data) {
+            paths.remove_tree(&data);
+            paths.insert_path(&Path::of_fields(&["stringData", name]));
+            released.insert_path(&data);
+        }
+    }
 }

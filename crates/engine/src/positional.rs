@@ -18,6 +18,10 @@ use crate::{
 /// missing item comes back and the stranger is somebody's addition.
 const RENAMED_IN_PLACE: [&str; 3] = ["containers", "initContainers", "ports"];
 
+/// Items of a list up to which a rename is looked for: the search grows with the square of the list, and nobody renames one
+/// container of hundreds.
+const LONGEST_RENAMED: usize = 128;
+
 /// Rounds of looking into items that were renamed or kept: as deep as lists of items lie in each other.
 const ROUNDS: usize = 8;
 
@@ -109,6 +113,19 @@ impl Repair<'_> {
         }
     }
 
+    /// One item that was added and one that was renamed in place may have come in the wrong order.
+    fn put_in_order(&mut self, drifts: &[Drift]) -> Vec<Path> {
+        let lists: BTreeSet<Path> = drifts.iter().map(|drift| drift.path.parent()).collect();
+        let mut reordered = Vec::new();
+        for (path, wanted) in project::orders(self.owned, &self.case.desired.value) {
+            let list = path.parent();
+            if lists.contains(&list) && self.may_write(&path) && self.builder.reorder(&list, &wanted) {
+                reordered.push(path);
+            }
+        }
+        reordered
+    }
+
     fn may_write(&self, path: &Path) -> bool {
         let is_held = self.case.ledger.is_some_and(|ledger| ledger.held(path, self.case.now).is_some());
         !is_held && !(self.case.ignored)(path, None)
@@ -127,6 +144,9 @@ fn renamed_item(desired: &Value, owned: &OwnedSet, live: &Value, path: &Path, ke
     let declared_items = project::lookup(desired, &list)?.as_array()?;
     let declared = project::lookup(desired, path)?.as_object()?;
     let live_items = project::lookup(live, &list)?.as_array()?;
+    if live_items.len().max(declared_items.len()) > LONGEST_RENAMED {
+        return None;
+    }
     let known: BTreeSet<usize> =
         owned.node(&list)?.children().iter().flat_map(|(segment, _)| items::positions(live_items, segment)).collect();
     let strangers: Vec<&Value> =

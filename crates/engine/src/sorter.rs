@@ -27,6 +27,8 @@ pub struct Sorter<'a> {
     live: &'a Value,
     entries: Vec<Entry>,
     writer: Option<Writer>,
+    /// The paths are a guess: nothing but a dry-run merge and `managedFields` can be asked.
+    guessing: bool,
 }
 
 /// What becomes of one difference.
@@ -48,7 +50,12 @@ impl<'a> Sorter<'a> {
     pub fn new(case: &'a Case<'a>, live: &'a Value) -> Self {
         let entries = manager::entries(live);
         let writer = case.release_writer(&entries);
-        Self { case, live, entries, writer }
+        Self { case, live, entries, writer, guessing: false }
+    }
+
+    /// A sorter for differences at guessed paths.
+    pub fn guessing(case: &'a Case<'a>, live: &'a Value) -> Self {
+        Self { guessing: true, ..Self::new(case, live) }
     }
 
     /// Sorts one difference.
@@ -71,6 +78,9 @@ impl<'a> Sorter<'a> {
         }
         if let Some(scaled) = self.scaled(difference) {
             return scaled;
+        }
+        if self.guessing {
+            return self.guess(difference);
         }
         let answered = match self.case.oracle {
             Answer::NotAsked => return Sorted::AskOracle,
@@ -130,6 +140,25 @@ impl<'a> Sorter<'a> {
             }
             Answer::Given(_) | Answer::Refused(_) => {}
         }
+        self.by_traces(difference)
+    }
+
+    /// Whether a value is drift where the server does not tell what it makes of the manifest. What it might have made of the declared
+    /// value itself is none.
+    fn guess(&self, difference: &Difference<'_>) -> Sorted {
+        let Difference { path, live, declared } = difference;
+        let as_merged = matches!(self.case.merged, Answer::Given(merged) if project::find(merged, path).same(*live));
+        let unset = |value: &Value| value.is_null() || value.as_str() == Some("");
+        let respelt = declared.value().is_some_and(|value| unset(value) || equivalent(Some(value), live.value()));
+        if as_merged || respelt {
+            return Sorted::Accepted(DeviationReason::Normalized, "the server may make this of the declared value".to_owned());
+        }
+        self.by_traces(difference)
+    }
+
+    /// What `managedFields` tell about a difference that nothing else explains.
+    fn by_traces(&self, difference: &Difference<'_>) -> Sorted {
+        let admission = |note: &str| Sorted::Accepted(DeviationReason::Admission, note.to_owned());
         // What a release's manager holds proves something about this release's objects only.
         let is_ours = self.case.seen || self.case.desired.release.as_ref().is_none_or(|release| release.owns(self.live));
         let Some(writer) = self.writer.as_ref().filter(|_| is_ours) else { return Sorted::Drifted(None) };

@@ -23,7 +23,7 @@ fn no_debug_output_of_any_stage_holds_a_value() {
     let key = ObjectKey::new(Arc::new(Gvk::new("v1", "Secret")), Some("t"), "s");
     let release = Release { namespace: "t".into(), name: "rel".into() };
     let manifest = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "t"}, "data": {"p": "Q0FOQVJZ"}, "stringData": {"q": "CANARY"}});
-    let desired = Desired { value: normalise(manifest, &key, Some(&release)), key, release: Some(release) };
+    let desired = Desired { value: normalise(manifest, &key, Some(&release)), key, written: None, release: Some(release) };
     let owned = reduced::owned(&desired.key.gvk, &desired.value);
     let mut live = desired.value.clone();
     live["metadata"]["resourceVersion"] = json!("7");
@@ -42,6 +42,7 @@ fn no_debug_output_of_any_stage_holds_a_value() {
             oracle,
             create: Answer::NotAsked,
             claims: Answer::NotAsked,
+            merged: Answer::NotAsked,
             proof: Answer::NotAsked,
             fence: Fence::Clear,
             permit: Permit::Write,

@@ -13,9 +13,10 @@ pub enum LogFormat {
     Json,
 }
 
-/// Targets that would log whole response bodies when one cannot be decoded, or headers with credentials. Kept at these levels whatever
+/// Targets that would log whole response bodies when one cannot be decoded, or headers with credentials, or once more what every caller
+/// reports anyway. Kept at these levels whatever
 /// the filter says.
-const QUIETED: [&str; 5] = ["kube_client=error", "kube_runtime=warn", "hyper=warn", "h2=warn", "rustls=warn"];
+const QUIETED: [&str; 5] = ["kube_client=off", "kube_runtime=warn", "hyper=warn", "h2=warn", "rustls=warn"];
 
 /// Starts logging to standard error. A filter that cannot be read is an error text.
 pub fn start(filter: &str, format: LogFormat) -> Result<(), String> {

@@ -23,8 +23,10 @@ use crate::{
     reports::{ReportWriter, Reports},
 };
 
-/// How long everything together gets to end.
-const STOP_WITHIN: Duration = Duration::from_secs(4);
+/// How long the clusters get to finish what they began, so that it is in their reports.
+const CLUSTERS_WITHIN: Duration = Duration::from_millis(1500);
+/// How long everything else gets to end afterwards.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// How long the tasks of one cluster get to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
@@ -141,6 +143,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     });
     let clusters = supervisor.child("clusters");
     let view = receivers.view;
+    let looked_after = clusters.clone();
     supervisor.spawn(Task::new("registry").essential(), move |_| registry(Arc::clone(&shared), view.clone(), clusters.clone()));
 
     // Cancel-safe: both only wait.
@@ -148,6 +151,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         () = stop.cancelled() => {}
         () = supervisor.cancelled() => {}
     }
+    looked_after.stop(CLUSTERS_WITHIN).await;
     supervisor.stop(STOP_WITHIN).await;
     supervisor.failure().map_or(Ok(()), |task| Err(HubError::Task(task)))
 }
@@ -186,8 +190,8 @@ async fn registry(shared: Arc<Shared>, mut fleet: watch::Receiver<Arc<FleetView>
 fn start(shared: &Arc<Shared>, name: &ClusterName, id: ClusterId, fleet: &watch::Receiver<Arc<FleetView>>, supervisor: &Supervisor) -> Supervisor {
     let scope = supervisor.child(&name.to_string());
     let (shared, name, fleet, inner) = (Arc::clone(shared), name.clone(), fleet.clone(), scope.clone());
-    scope.spawn(Task::new("cluster").restart(BackoffPolicy::WATCH), move |_| {
-        Box::pin(cluster::run(Arc::clone(&shared), name.clone(), id, fleet.clone(), inner.clone()))
+    scope.spawn(Task::new("cluster").restart(BackoffPolicy::WATCH).finishes(), move |stop| {
+        Box::pin(cluster::run(Arc::clone(&shared), name.clone(), id, fleet.clone(), inner.clone(), stop))
     });
     scope
 }

@@ -44,10 +44,10 @@ impl Fleet {
     }
 
     /// Applies a policy for every cluster and release, with these further fields of its spec.
-    pub async fn policy(&self, mode: &str, more: &Value) -> Result<()> {
+    pub async fn policy(&self, mode: &str, further: &Value) -> Result<()> {
         let mut spec = json!({"clusterSelector": {}, "mode": mode});
-        if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
-            spec.extend(more.clone());
+        if let (Some(spec), Some(further)) = (spec.as_object_mut(), further.as_object()) {
+            spec.extend(further.clone());
         }
         let policy = json!({
             "apiVersion": "holdfast.dev/v1alpha1",
@@ -67,7 +67,11 @@ impl Fleet {
             let source = report.status.as_ref().and_then(|status| status.source.as_ref());
             report.spec.cluster == cluster && source.is_some_and(|source| source.kind == SourceKind::HelmRelease && source.name == release)
         };
-        list.items.into_iter().find(of_release).and_then(|report| report.status).with_context(|| format!("no report of {cluster}/{release}"))
+        list.items
+            .into_iter()
+            .find(of_release)
+            .and_then(|report| report.status)
+            .with_context(|| format!("no report of {cluster}/{release}"))
     }
 
     /// Waits until the report of a release satisfies `wanted`; answers what `wanted` finds.

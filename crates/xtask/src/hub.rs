@@ -86,7 +86,9 @@ impl Hub {
             .spawn()
             .context("starting the hub")?;
         let mut first_line = String::new();
-        BufReader::new(shell.stdout.take().context("no output of the hub's shell")?).read_line(&mut first_line).context("starting the hub")?;
+        BufReader::new(shell.stdout.take().context("no output of the hub's shell")?)
+            .read_line(&mut first_line)
+            .context("starting the hub")?;
         let pid = first_line.trim().parse().context("starting the hub")?;
         let hub = Self { shell, pid, address };
         eventually("the hub is ready", READY, async || {

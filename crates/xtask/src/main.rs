@@ -1,5 +1,6 @@
 //! Tasks of the workspace beyond building and testing: generated files, demo, benchmarks. `cargo xtask help` lists them.
 
+mod bench;
 mod demo;
 mod fleet;
 mod generate;
@@ -19,6 +20,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure latency, memory and calls beside the targets.
+    Bench(bench::Arguments),
     /// Play through drift and its correction on real control planes.
     Demo(demo::Arguments),
     /// Write the files under manifests/ that follow from the code.
@@ -27,6 +30,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().task {
+        Task::Bench(arguments) => bench::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Gen(arguments) => generate::run(&arguments),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use holdfast_api::report::{DeviationReason, Reason};
+use holdfast_api::report::{DeviationReason, Reason, Verdict};
 use holdfast_engine::{
     case::{Accepted, Permit},
     manager::Operation::{Apply, Update},
@@ -79,6 +79,7 @@ fn drift_beside_it_is_corrected_without_touching_it() {
         r#"
             read
             ask oracle fence
+            prove
             patch as helm/Update
               replace /metadata/resourceVersion "8"
               replace /spec/replicas 2
@@ -100,6 +101,21 @@ fn drift_beside_it_is_corrected_without_touching_it() {
               /spec/template/spec/containers/[name=c]/image accepted Admission: accepted before
         ",
     );
+}
+
+#[test]
+fn a_patch_that_would_be_prefixed_twice_is_put_off() {
+    let mut world = mirrored(Update);
+    world.webhook = |object| {
+        if let Some(image) = object.pointer_mut("/spec/template/spec/containers/0/image") {
+            *image = json!(format!("mirror/{}", image.as_str().unwrap()));
+        }
+    };
+    // Through a subresource, past the webhook.
+    world.live.as_mut().unwrap()["spec"]["replicas"] = json!(5);
+    let (judgement, written) = world.judged();
+    assert_eq!((judgement.verdict, judgement.reason), (Verdict::Drifted, Reason::AdmissionUnstable));
+    assert!(written.is_none());
 }
 
 #[test]

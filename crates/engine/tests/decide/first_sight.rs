@@ -202,20 +202,9 @@ fn a_refused_manifest_is_asked_for_as_a_creation() {
 }
 
 #[test]
-fn a_manifest_the_server_calls_invalid_has_no_owned_paths() {
+fn an_answer_without_claims_is_no_answer() {
     let mut world = unknown(&deployment());
     world.owned = None;
-    world.oracle = Some(refusal(Reason::ManifestInvalid));
-    world.oracle.as_mut().unwrap().fields = vec!["/spec/template/spec/containers/[name=c]/imagePullPolcy".into()];
-    plays(
-        &world,
-        r"
-            read
-            ask oracle
-            Unknown Reported ManifestInvalid: the server refuses the manifest in a dry-run at /spec/template/spec/containers/[name=c]/imagePullPolcy
-        ",
-    );
-    world.oracle = None;
     plays(
         &world,
         r"

@@ -11,6 +11,8 @@ mod first_sight;
 #[cfg(test)]
 mod guards;
 #[cfg(test)]
+mod inexact;
+#[cfg(test)]
 mod missing;
 #[cfg(test)]
 mod properties;

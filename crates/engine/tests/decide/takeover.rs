@@ -1,6 +1,9 @@
 //! Somebody deleted the object and created it again: values and ownership go back to the release.
 
-use holdfast_engine::manager::Operation::{Apply, Update};
+use holdfast_engine::{
+    manager::Operation::{Apply, Update},
+    plan::{self, Request},
+};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -57,6 +60,30 @@ fn without_any_metadata_it_is_still_the_releases_where_it_was_seen() {
     world.live()["metadata"].as_object_mut().unwrap().remove("labels");
     let (_, written) = world.judged();
     assert_eq!(written.unwrap()["metadata"]["annotations"]["meta.helm.sh/release-name"], "rel");
+}
+
+#[test]
+fn what_a_creator_is_given_is_asked_for_where_the_object_was_judged_before() {
+    let mut world = taken_over(Update);
+    world.baseline = deployed(&deployment(), Update).baseline;
+    assert!(world.play().contains("ask create"), "{}", world.play());
+    let (_, written) = world.judged();
+    let entries = written.unwrap()["metadata"]["managedFields"].clone();
+    assert_eq!(entries[0]["fieldsV1"], json!({"f:spec": {"f:foreign": {}}}), "the defaults went to the release");
+}
+
+#[test]
+fn a_secret_goes_back_to_who_applied_its_texts() {
+    let mut world = deployed(&secret(), Apply);
+    let mut live = world.created("kubectl-create", Update, LATER);
+    live["data"]["p"] = json!("b3RoZXI=");
+    (world.live, world.baseline) = (Some(live), None);
+    let entries = world.judged().1.unwrap()["metadata"]["managedFields"].clone();
+    assert_eq!((entries.as_array().unwrap().len(), &entries[0]["manager"]), (1, &json!("helm")));
+    assert_eq!(entries[0]["fieldsV1"]["f:stringData"], json!({"f:p": {}, "f:q": {}}));
+    assert_eq!(entries[0]["fieldsV1"]["f:data"], Value::Null);
+    let Request::CreateByApply(body) = plan::create(&world.desired, &helm(Apply)).request else { panic!("an apply") };
+    assert_eq!((&body["stringData"]["p"], &body["data"]), (&json!("hunter2"), &Value::Null), "created as the release would");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use holdfast_engine::{
     decide::{self, Judgement, Step},
     fields,
     manager::{Operation, Writer},
-    normalise::{Release, normalise},
+    normalise::{Release, as_written, is_owned_otherwise, normalise},
     object::{Gvk, ObjectKey},
     owned::OwnedSet,
     patch::{self, Builder},
@@ -37,6 +37,8 @@ pub struct World {
     pub oracle: Option<Refusal>,
     pub create: Option<Refusal>,
     pub claims: Option<Refusal>,
+    /// The refusal of the dry-run merge.
+    pub merged: Option<Refusal>,
     pub proof: Option<Refusal>,
     pub fence: Fence,
     pub permit: Permit,
@@ -77,9 +79,10 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         ObjectKey::new(Arc::new(gvk.clone()), manifest["metadata"]["namespace"].as_str(), manifest["metadata"]["name"].as_str().unwrap());
     let release = Release { namespace: "t".into(), name: "rel".into() };
     let value = normalise(manifest.clone(), &key, Some(&release));
+    let written = is_owned_otherwise(manifest, &key).then(|| as_written(manifest.clone(), &key, Some(&release)));
     let owned = reduced::owned(&gvk, &value);
     let mut world = World {
-        desired: Desired { key, value, release: Some(release) },
+        desired: Desired { key, value, written, release: Some(release) },
         owned: Some(owned),
         baseline: Some(Baseline { in_sync: None, accepted: Box::from([]) }),
         live: None,
@@ -87,6 +90,7 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         oracle: None,
         create: None,
         claims: None,
+        merged: None,
         proof: None,
         fence: Fence::Clear,
         permit: Permit::Write,
@@ -244,6 +248,8 @@ struct Known {
     create_refused: bool,
     claims: Option<Value>,
     claims_refused: bool,
+    merged: Option<Value>,
+    merged_refused: bool,
     proof: Option<Value>,
     proof_refused: bool,
     fence: Fence,
@@ -287,6 +293,7 @@ impl<'a> Play<'a> {
             oracle: answer(known.oracle.as_ref(), known.oracle_refused, world.oracle.as_ref()),
             create: answer(known.create.as_ref(), known.create_refused, world.create.as_ref()),
             claims: answer(known.claims.as_ref(), known.claims_refused, world.claims.as_ref()),
+            merged: answer(known.merged.as_ref(), known.merged_refused, world.merged.as_ref()),
             proof: answer(known.proof.as_ref(), known.proof_refused, world.proof.as_ref()),
             fence: known.fence,
             permit: world.permit,
@@ -331,6 +338,11 @@ impl<'a> Play<'a> {
                     if ask.fence {
                         self.known.fence = self.world.fence;
                     }
+                }
+                Step::Merge => {
+                    self.say("merge");
+                    self.known.merged_refused = self.world.merged.is_some();
+                    self.known.merged = self.world.merged.is_none().then(|| self.world.applied());
                 }
                 Step::Prove(correction) => {
                     self.say("prove");

@@ -116,11 +116,11 @@ async fn scan(arguments: &ScanArguments) -> anyhow::Result<Vec<DriftReportStatus
     let config = kubeconfig::load(arguments.kubeconfig.as_deref(), arguments.context.clone()).await?;
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let scope = if arguments.all_namespaces { Scope::Cluster } else { Scope::Namespace(namespace.clone()) };
-    let server = config.cluster_url.clone();
+    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     let connection = Connection::from_client_config(config, Arc::new(Unobserved)).await?;
     let survey = Survey::prepare(ApiClient::new(connection, Deadlines::default()), scope.clone())
         .await
-        .with_context(|| format!("cannot use {server}; choose another cluster with --context or --kubeconfig"))?;
+        .map_err(|error| anyhow::anyhow!("{server}: {error:#}; --context and --kubeconfig choose another cluster"))?;
     if let Some(text) = manifests {
         return Ok(vec![survey.manifests(&text, &namespace).await?]);
     }

@@ -66,7 +66,10 @@ impl Survey {
     /// Reads which kinds the cluster serves.
     pub async fn prepare(client: ApiClient, scope: Scope) -> anyhow::Result<Self> {
         let mut discovery = Discovery::default();
-        discovery.refresh(&client).await?;
+        if let Err(error) = discovery.refresh(&client).await {
+            // Discovery does not keep why a call failed; the plainest of all calls does.
+            return Err(client.get_raw("/version", "application/json", None).await.map_or_else(Into::into, |_| error.into()));
+        }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self { examiner: Examiner { client, states: States::default(), clock }, catalog: discovery.catalog(), scope })
     }

@@ -31,7 +31,8 @@ pub fn render(statuses: &[DriftReportStatus], paint: Paint) -> String {
         for finding in findings {
             write_finding(&mut out, finding, status.observed_at, paint);
         }
-        if status.truncated > 0 {
+        // Worst first: with one in sync among the listed, so are all that are left out.
+        if status.truncated > 0 && inexact(status) == 0 {
             _ = writeln!(out, "  … and {} more", status.truncated);
         }
     }
@@ -122,6 +123,11 @@ fn write_path(out: &mut String, path: &PathFinding, now: Option<Timestamp>, pain
         (Change::Added, _, None) => "added (value not shown)".to_owned(),
         (Change::Removed, Some(desired), _) => format!("declared {}, gone", short(desired)),
         (Change::Added, _, Some(live)) => format!("not declared, live {}", short(live)),
+        (Change::Changed, Some(desired), Some(live)) => {
+            let (below, desired, live) = innermost(desired, live);
+            let at = if below.is_empty() { String::new() } else { format!("at {below} ") };
+            format!("{at}declared {}, live {}", short(desired), short(live))
+        }
         (Change::Changed, desired, live) => {
             let word = |value: &Option<Value>| value.as_ref().map_or_else(|| "(not shown)".to_owned(), short);
             format!("declared {}, live {}", word(desired), word(live))
@@ -157,6 +163,26 @@ fn ago(seconds: i64) -> String {
     }
 }
 
+/// The one place below at which two values differ, if it is one: of a long list only that is worth showing.
+fn innermost<'a>(mut desired: &'a Value, mut live: &'a Value) -> (String, &'a Value, &'a Value) {
+    let mut below = String::new();
+    loop {
+        let mut different: Vec<(String, &Value, &Value)> = match (desired, live) {
+            (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+                a.iter().zip(b).enumerate().filter(|(_, (a, b))| a != b).map(|(index, (a, b))| (index.to_string(), a, b)).collect()
+            }
+            (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
+                a.iter().zip(b.values()).filter(|((_, a), b)| a != b).map(|((name, a), b)| (name.clone(), a, b)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let (Some((name, a, b)), true) = (different.pop(), different.is_empty()) else { return (below, desired, live) };
+        below.push('/');
+        below.push_str(&name);
+        (desired, live) = (a, b);
+    }
+}
+
 fn short(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(SHOWN) {
@@ -172,14 +198,14 @@ fn conclusion(statuses: &[DriftReportStatus]) -> String {
     let fine = sum(|status| status.summary.in_sync);
     let unknown = sum(|status| status.summary.unknown);
     let blind = statuses.iter().filter(|status| in_sync(status).is_none_or(|condition| condition.status == Truth::Unknown)).count();
-    let inexact = sum(|status| status.findings.iter().filter(|finding| is_inexact(finding)).count() as u64);
+    let inexact = sum(inexact);
     let mut out = if fine == objects && blind == 0 {
         format!("{objects} {} as declared.\n", are(objects))
     } else {
         let differ = objects.saturating_sub(fine + unknown);
         let mut text = format!("{objects} {}: {fine} as declared, {differ} not", if objects == 1 { "object" } else { "objects" });
         if unknown > 0 {
-            _ = write!(text, ", {unknown} that nobody can tell");
+            _ = write!(text, ", {unknown} unknown");
         }
         text + ".\n"
     };
@@ -189,8 +215,10 @@ fn conclusion(statuses: &[DriftReportStatus]) -> String {
     out
 }
 
-fn is_inexact(finding: &Finding) -> bool {
-    finding.verdict == Verdict::InSync && finding.action == Action::Reported
+/// Objects in sync as far as can be told.
+fn inexact(status: &DriftReportStatus) -> u64 {
+    let listed = status.findings.iter().filter(|finding| finding.verdict == Verdict::InSync && finding.action == Action::Reported).count() as u64;
+    if listed > 0 { listed + status.truncated } else { 0 }
 }
 
 const fn are(count: u64) -> &'static str {

@@ -211,7 +211,7 @@ pub fn keys_and_removals() -> Vec<Drift> {
             &["/spec/template/spec/containers/[name=web]/ports/[containerPort=8080,protocol=TCP]"],
         )
         .named(Named::Candidate)
-        .calls(POSITIONAL),
+        .calls(UNANSWERED),
         drift("container", DEPLOYMENT, replace("/spec/template/spec/containers/0/name", &json!("web2")), &["/spec/template/spec/containers/[name=web]"])
             .named(Named::Candidate)
             .calls(POSITIONAL),

@@ -120,13 +120,13 @@ fn rounds() -> [Round; 4] {
         drifts.into_iter().filter(|drift| !editors.contains(&drift.editor)).collect()
     };
     // What was seen with the release's metadata is not remembered over a restart.
-    let disowned = ["lost-release", "lost-namespace"];
+    let disowned = ["lost-release", "lost-namespace", "deleted-role"];
     [
         Round { what: "fields", drifts: without(drifts::fields(), &["scale", "role-rule"]), restart: true },
         Round { what: "keys and removals", drifts: without(drifts::keys_and_removals(), &[&disowned[..], &["container"]].concat()), restart: true },
         Round {
             what: "deletions",
-            drifts: without(drifts::deletions(), &["deleted-deployment"]).into_iter().chain(of(&["container", "scale"])).collect(),
+            drifts: without(drifts::deletions(), &["deleted-deployment", "deleted-role"]).into_iter().chain(of(&["container", "scale"])).collect(),
             restart: true,
         },
         Round { what: "replacements", drifts: drifts::replacements().into_iter().chain(of(&disowned)).collect(), restart: false },
@@ -159,12 +159,13 @@ fn paths(finding: &Value) -> BTreeSet<&str> {
 /// Whether the report says that this very drift was put back, and nothing is left.
 fn is_corrected(status: &Value, drift: &Drift) -> bool {
     let Some(found) = finding(status, drift.kind, drift.object) else { return false };
-    let is_this = drift.deletes() || (paths(found) == drift.paths.iter().copied().collect() && (drift.named != Named::Editor || is_by(found, drift)));
+    let is_this = drift.deletes() || (paths(found) == drift.paths.iter().copied().collect() && is_by(found, drift));
     is_this && is_put_back(status, drift)
 }
 
 fn is_by(found: &Value, drift: &Drift) -> bool {
-    path_of(found, drift.paths[0]).is_some_and(|entry| entry["actor"]["manager"] == drift.editor)
+    let manager = if drift.named == Named::Editor { drift.editor } else { "unattributed" };
+    path_of(found, drift.paths[0]).is_some_and(|entry| entry["actor"]["manager"] == manager)
 }
 
 /// Whether the report says that the object was put back, and nothing is left.

@@ -159,7 +159,13 @@ impl Case {
 
     /// Carries out the edits on both releases, and checks that each is found, named, corrected and leaves quiet behind.
     pub async fn corrects(&mut self, rows: &[Row]) {
-        let mut before = BTreeMap::new();
+        let (mut before, mut counts) = (BTreeMap::new(), BTreeMap::new());
+        for (_, release) in RELEASES {
+            let report = self.world.report(Some(release)).await.unwrap();
+            for row in rows {
+                counts.insert((row.kind, row.name, release), times(&report, row.kind, &row.full_name(release)));
+            }
+        }
         let writes_before = self.calls().await.writes().len();
         for (_, release) in RELEASES {
             for row in rows {
@@ -175,7 +181,9 @@ impl Case {
                 let name = row.full_name(release);
                 let report = self
                     .world
-                    .wait_report(Some(release), &what, |status| finding(status, row.kind, &name).is_some_and(|finding| finding["action"] == "Corrected"))
+                    .wait_report(Some(release), &what, |status| {
+                        finding(status, row.kind, &name).is_some_and(|found| found["action"] == "Corrected" && found["count"].as_u64() > Some(counts[&(row.kind, row.name, release)]))
+                    })
                     .await;
                 let found = finding(&report["status"], row.kind, &name).unwrap();
                 row.check_paths(found);
@@ -203,6 +211,11 @@ impl Case {
             self.world.wait_in_sync(release).await;
         }
     }
+}
+
+/// How often the report has told about an object.
+fn times(report: &Value, kind: &str, name: &str) -> u64 {
+    finding(&report["status"], kind, name).and_then(|found| found["count"].as_u64()).unwrap_or_default()
 }
 
 impl Row {

@@ -119,7 +119,8 @@ async fn d15_at_rest_among_busy_neighbours() {
     let calls = case.world.of_hub(&case.world.workload.audit_since(mark).await.unwrap());
     assert!(calls.writes().is_empty(), "{}", calls.writes());
     assert!(calls.dry_runs().is_empty(), "{}", calls.dry_runs());
-    for call in &calls.gets() {
+    // Every hub on this API server reads every release's record: two releases may declare one object.
+    for call in &calls.gets().filter(|call| call.resource != "secrets") {
         assert!(call.name.ends_with("-leader") || call.name.ends_with("-lease"), "a write to the status or to nothing was read: {}", call.uri);
     }
     for (_, release) in RELEASES {

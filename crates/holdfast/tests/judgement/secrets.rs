@@ -43,7 +43,7 @@ metadata: {name: "{{ .Release.Name }}-texts"}
 data:
   config.yaml: |
     sla: 12h
-    password: "***"
+    mask: "***"
 binaryData: {logo: AAECAw==}
 "#;
 
@@ -71,10 +71,10 @@ async fn d09_d11_secrets_are_found_put_back_and_never_shown() {
     let reader = case.world.writer("kubectl");
     for (_, release) in RELEASES {
         let config = Target::configmap(case.namespace(), &format!("{release}-texts"));
-        assert_eq!(live(&reader, &config, "/data/config.yaml").await, "sla: 12h\npassword: \"***\"\n");
+        assert_eq!(live(&reader, &config, "/data/config.yaml").await, "sla: 12h\nmask: \"***\"\n");
         let report = case.world.report(Some(release)).await.unwrap();
         let shown = path_of(finding(&report["status"], "ConfigMap", &format!("{release}-texts")).unwrap(), "/data/config.yaml").unwrap();
-        assert_eq!((&shown["live"], &shown["desired"]), (&json!("sla: 999h\n"), &json!("sla: 12h\npassword: \"***\"\n")), "a ConfigMap is never masked");
+        assert_eq!((&shown["live"], &shown["desired"]), (&json!("sla: 999h\n"), &json!("sla: 12h\nmask: \"***\"\n")), "a ConfigMap is never masked");
         for secret in ["texts", "bytes", "both", "basic"] {
             let found = finding(&report["status"], "Secret", &format!("{release}-{secret}")).unwrap();
             for path in found["paths"].as_array().unwrap() {

@@ -103,7 +103,8 @@ pub fn deployment(namespace: &str, name: &str, replicas: i64) -> Value {
     })
 }
 
-/// The hub's writes, dry-runs left out, to one object since `mark`; creations carry no name, so they count by kind and namespace.
+/// The hub's writes, dry-runs left out, to one object since `mark`. A creation that failed carries no name: it counts for all of its
+/// kind and namespace.
 pub async fn writes_to(plane: &ControlPlane, mark: Mark, target: &Target) -> Audit {
     hub_writes(plane, mark).await.filter(|call| {
         call.resource == target.plural

@@ -15,6 +15,9 @@ use crate::{
 /// Stands in every refused kubeconfig where a value stands, and must not come out of the hub again.
 const CANARY: &str = "canary-of-the-kubeconfig";
 
+/// A server that the hub is told to deny.
+const DENIED: &str = "evil.example";
+
 /// Name of a cluster, how its kubeconfig is spoilt, and the word for it.
 fn spoilt(good: &str) -> Vec<(&'static str, String, &'static str)> {
     let user = |line: &str| good.replacen("  user:\n", &format!("  user:\n    {line}\n"), 1);
@@ -35,7 +38,7 @@ fn spoilt(good: &str) -> Vec<(&'static str, String, &'static str)> {
         ("password", user(&format!("username: {CANARY}\n    password: {CANARY}")), "BasicAuth"),
         ("http", server(&format!("http://{CANARY}.example")), "NotHttps"),
         ("loopback", server("https://[::1]:6443"), "ServerDenied"),
-        ("loopback-name", server("https://localhost:6443"), "ServerDenied"),
+        ("denied-name", server(&format!("https://{DENIED}")), "ServerDenied"),
         ("link-local", server("https://169.254.169.254"), "ServerDenied"),
         ("garbage", format!("{{[ {CANARY}"), "NotYaml"),
         ("two-documents", format!("{good}---\n{good}"), "SeveralDocuments"),
@@ -71,7 +74,7 @@ async fn a_refused_kubeconfig_is_named_and_touches_no_other_cluster() {
     world.mgmt.kubeconfig_secret(&other_key).await.unwrap();
     world.mgmt.capi_kubeconfig(namespace, "nobody-listens", &good.replace(world.workload.url(), "https://127.0.0.1:1")).await.unwrap();
     world.policy("Correct", json!({})).await;
-    world.start_hub(&[]);
+    world.start_hub(&["--deny-server", DENIED]);
 
     let rejected: Vec<(&str, &str)> = rows.iter().map(|(cluster, _, word)| (*cluster, *word)).chain([("other-key", "MissingKey")]).collect();
     for (cluster, word) in rejected.iter().copied().chain([("no-secret", "KubeconfigMissing")]) {

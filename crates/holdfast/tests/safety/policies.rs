@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn policy(namespace: &str, name: &str, spec: &Value) -> Value {
-    let mut full = json!({"clusterSelector": {}});
+    let mut full = json!({"clusterSelector": {}, "releases": [{"namespace": namespace}]});
     full.as_object_mut().unwrap().extend(spec.as_object().cloned().unwrap());
     json!({"apiVersion": "holdfast.dev/v1alpha1", "kind": "DriftPolicy", "metadata": {"name": name, "namespace": namespace}, "spec": full})
 }

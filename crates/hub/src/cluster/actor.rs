@@ -21,8 +21,9 @@ use holdfast_helm::RecordMeta;
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     audit::{Audit, audit},
@@ -58,6 +59,8 @@ pub(super) const BESIDE: Duration = Duration::from_secs(60);
 const DISCOVER_AFTER: Duration = Duration::from_millis(100);
 /// Discovery is refreshed at least this often: aggregated groups come and go without an event. Costs two conditional requests.
 const DISCOVER_EVERY: Duration = Duration::from_secs(300);
+/// How long judgements under way get when the hub stops or the cluster leaves.
+const WIND_DOWN: Duration = Duration::from_secs(1);
 /// How often expired listings and stale watches are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
 /// A watch that is broken for longer backs no verdict.
@@ -140,6 +143,8 @@ pub(super) struct Actor {
     pub(super) skipped: HashSet<StateId>,
     /// Newest version seen of objects that are being judged: the echo of our own write is no news.
     pub(super) echoes: HashMap<StateId, u64>,
+    /// Versions between the two writes of positional repairs: theirs are echoes too.
+    pub(super) passed: HashMap<StateId, u64>,
     pub(super) ledgers: HashMap<StateId, Ledger>,
     pub(super) retries: HashMap<StateId, u32>,
     /// Objects whose next judgement must not rely on an earlier one.
@@ -159,8 +164,8 @@ pub(super) struct Actor {
     resume_at: Option<Instant>,
 }
 
-/// Runs a connected cluster until it is released or must be connected anew.
-pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>) -> Ended {
+/// Runs a connected cluster until it is released, must be connected anew, or is told to stop.
+pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop: &CancellationToken) -> Ended {
     let Start { shared, entry, policies, cluster, uid, client, discovery, mut watching, mut deliveries } = start;
     let now = Instant::now();
     let catalog = discovery.catalog();
@@ -191,6 +196,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>) -> En
         objects: HashMap::new(),
         skipped: HashSet::new(),
         echoes: HashMap::new(),
+        passed: HashMap::new(),
         ledgers: HashMap::new(),
         retries: HashMap::new(),
         afresh: HashSet::new(),
@@ -207,19 +213,23 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>) -> En
         resume_at: None,
     };
     actor.publish_cluster();
-    let ended = actor.run(&mut fleet, &mut deliveries).await;
+    let ended = actor.run(&mut fleet, &mut deliveries, stop).await;
     actor.forget_all();
     ended
 }
 
 impl Actor {
-    async fn run(&mut self, fleet: &mut watch::Receiver<Arc<FleetView>>, deliveries: &mut mpsc::Receiver<Delivery<Sighting>>) -> Ended {
+    async fn run(&mut self, fleet: &mut watch::Receiver<Arc<FleetView>>, deliveries: &mut mpsc::Receiver<Delivery<Sighting>>, stop: &CancellationToken) -> Ended {
         loop {
             self.start_jobs();
             let wake = self.next_wake();
             // Every branch is cancel-safe: channels and the set of jobs keep what was not taken, and the timer starts anew.
             tokio::select! {
                 biased;
+                () = stop.cancelled() => {
+                    self.wind_down().await;
+                    return Ended::Released;
+                }
                 changed = fleet.changed() => {
                     if changed.is_err() {
                         return Ended::Released;
@@ -238,6 +248,16 @@ impl Actor {
             }
             self.tick();
         }
+    }
+
+    /// Takes in the judgements under way: a write whose answer nobody awaited would be missing in the log and in the report.
+    async fn wind_down(&mut self) {
+        let until = Instant::now() + WIND_DOWN;
+        while self.queue.in_flight() > 0 {
+            let Ok(Some(job)) = timeout_at(until, self.jobs.next()).await else { break };
+            self.finish(job);
+        }
+        self.flush();
     }
 
     fn next_wake(&self) -> Instant {
@@ -398,13 +418,18 @@ impl Actor {
 
     fn event(&mut self, id: StateId, news: News, version: u64, now: Instant) {
         // It may have been decoded before our own write was taken in.
-        if self.shared.states.is_judged_at(id, version) {
+        if self.is_known_version(id, version) {
             return;
         }
         if news == News::Changed && self.queue.is_in_flight(id) {
             self.echoes.insert(id, version);
         }
         self.notice(id, news, now);
+    }
+
+    /// Whether the object was last judged at this version, or passed through it while it was corrected.
+    pub(super) fn is_known_version(&self, id: StateId, version: u64) -> bool {
+        self.shared.states.is_judged_at(id, version) || self.passed.get(&id) == Some(&version)
     }
 
     pub(super) fn notice(&mut self, id: StateId, news: News, now: Instant) {

@@ -24,6 +24,8 @@ pub struct Guarded {
     /// Digest of the declared object.
     pub hash: Digest,
     declared: Declared,
+    /// As its release creates it, where that is not the same.
+    written: Option<Declared>,
     release: Option<Arc<Release>>,
 }
 
@@ -40,8 +42,10 @@ impl std::fmt::Debug for Declared {
 impl Guarded {
     /// A declared object, normalised for judging.
     pub fn new(key: ObjectKey, value: Value, resource: Arc<Resource>, release: Option<Arc<Release>>) -> Self {
+        let written = normalise::is_owned_otherwise(&value, &key)
+            .then(|| Declared(canonical(&normalise::as_written(value.clone(), &key, release.as_deref())).into()));
         let declared: Arc<[u8]> = canonical(&normalise::normalise(value, &key, release.as_deref())).into();
-        Self { key: Arc::new(key), resource, hash: Digest::of_bytes(&declared), declared: Declared(declared), release }
+        Self { key: Arc::new(key), resource, hash: Digest::of_bytes(&declared), declared: Declared(declared), written, release }
     }
 
     /// The declared object as a tree. `Null` cannot happen: the text was written by this type.
@@ -49,6 +53,7 @@ impl Guarded {
         Desired {
             key: ObjectKey::clone(&self.key),
             value: serde_json::from_slice(&self.declared.0).unwrap_or_default(),
+            written: self.written.as_ref().and_then(|written| serde_json::from_slice(&written.0).ok()),
             release: self.release.as_deref().cloned(),
         }
     }

@@ -33,7 +33,7 @@ use super::{
     guarded::Guarded,
     records::FenceQuestion,
     refusal::refusal,
-    sight::Sight,
+    sight::{self, Sight},
     source::Learnt,
     state::{ObjectState, States},
 };
@@ -79,6 +79,8 @@ pub struct Examined {
     pub state: ObjectState,
     /// How the release writes, as this object shows.
     pub writer: Option<Learnt>,
+    /// How the release was thought to write.
+    pub assumed: Option<Writer>,
     /// The write, if one was sent.
     pub write: Option<Written>,
     /// The failure that says that the cluster cannot be talked to.
@@ -98,6 +100,8 @@ pub struct Written {
     pub actor: Option<Actor>,
     /// How it ended.
     pub outcome: Outcome,
+    /// The version between the two writes of a positional repair.
+    pub passed: Option<u64>,
 }
 
 /// Examines objects of one cluster.
@@ -123,6 +127,7 @@ struct Facts {
     oracle: Option<Said>,
     create: Option<Said>,
     claims: Option<Said>,
+    merged: Option<Said>,
     proof: Option<Said>,
     fence: Fence,
     unreachable: Option<CallError>,
@@ -189,7 +194,7 @@ impl Examiner {
         let places = guarded.endpoint().and_then(|endpoint| Ok((endpoint, guarded.collection()?)));
         let (Ok((endpoint, collection)), Ok(oracle_manager)) = (places, FieldManager::new(ORACLE_MANAGER)) else {
             let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::ManifestInvalid, "the object's name cannot be part of a request");
-            return Examined { judgement, state, writer: None, write: None, unreachable: None, uid: String::new(), asked: Vec::new() };
+            return Examined { judgement, state, writer: None, assumed: None, write: None, unreachable: None, uid: String::new(), asked: Vec::new() };
         };
         let mut facts = Facts::default();
         if let Some(text) = live {
@@ -220,6 +225,11 @@ impl Inquiry<'_> {
             match step {
                 Step::FetchLive => self.read().await,
                 Step::Ask(ask) => self.ask(ask).await,
+                Step::Merge => {
+                    let body = Bytes::copy_from_slice(self.guarded.text());
+                    let merged = self.examiner.client.merge_patch(&self.endpoint, body, &self.oracle_manager, Effect::DryRun).await;
+                    self.facts.merged = Some(self.facts.said(merged));
+                }
                 Step::Prove(correction) => {
                     let proof = self.send(&correction, Effect::DryRun).await;
                     self.facts.proof = Some(self.facts.said(proof));
@@ -242,6 +252,7 @@ impl Inquiry<'_> {
             oracle: answer(facts.oracle.as_ref()),
             create: answer(facts.create.as_ref()),
             claims: answer(facts.claims.as_ref()),
+            merged: answer(facts.merged.as_ref()),
             proof: answer(facts.proof.as_ref()),
             fence: facts.fence,
             permit: if context.fence.is_some() { context.permit } else { Permit::Report(None) },
@@ -352,14 +363,19 @@ impl Inquiry<'_> {
         };
         let actor = drifts.first().and_then(|drift| drift.finding.actor.clone());
         let sent = self.send(correction, Effect::Persist).await;
+        let mut passed = None;
         let (judgement, outcome) = match sent.and_then(|answer| Ok((answer.json::<Value>()?, answer.into_bytes()))) {
             Ok((object, text)) => {
                 let concluded = self.with_case(desired, |case| match (case.owned, case.live) {
                     (Some(owned), Live::Present(before)) => (decide::corrected(case, owned, before, correction, &object), Outcome::Corrected),
                     (owned, _) => (decide::recreated(case, owned, &object), Outcome::Recreated),
                 });
-                let moved = self.move_ownership(correction, &object).await;
-                self.facts.live_text = moved.unwrap_or(text);
+                if let Some(moved) = self.move_ownership(correction, &object).await {
+                    passed = Meta::of_object(&text).ok().map(|meta| sight::version_of(&meta));
+                    self.facts.live_text = moved;
+                } else {
+                    self.facts.live_text = text;
+                }
                 self.facts.absent = false;
                 concluded
             }
@@ -371,7 +387,7 @@ impl Inquiry<'_> {
                 (self.with_case(desired, |case| decide::refused_write(case, reason)), outcome)
             }
         };
-        self.conclude(judgement, Some(Written { paths, actor, outcome }))
+        self.conclude(judgement, Some(Written { paths, actor, outcome, passed }))
     }
 
     /// The second write of a positional repair: `managedFields` and nothing else, guarded by the version of the first answer. Where
@@ -418,8 +434,8 @@ impl Inquiry<'_> {
         if judgement.settled {
             state.accepted = Some(judgement.accepted.iter().map(AcceptedPath::remembered).collect());
         }
-        let asked = [&facts.oracle, &facts.create, &facts.claims].into_iter().flatten().map(outcome).collect();
-        Examined { judgement, state, writer, write, unreachable: facts.unreachable, uid, asked }
+        let asked = [&facts.oracle, &facts.create, &facts.claims, &facts.merged].into_iter().flatten().map(outcome).collect();
+        Examined { judgement, state, writer, assumed: context.writer.clone(), write, unreachable: facts.unreachable, uid, asked }
     }
 }
 

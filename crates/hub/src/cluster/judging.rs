@@ -59,7 +59,7 @@ impl Actor {
         let mut state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(Arc::clone(&guarded.key), guarded.hash));
         if self.afresh.contains(&due.id) {
             state.in_sync = None;
-        } else if due.only_if_news && state.sight.is_some_and(|sight| Some(sight.version()) == echo) {
+        } else if due.only_if_news && echo.is_some_and(|version| self.is_known_version(due.id, version)) {
             return None;
         }
         let context = Context {
@@ -130,6 +130,10 @@ impl Actor {
         }
         let mut again = None;
         if let Some(write) = examined.write {
+            match write.passed {
+                Some(version) => self.passed.insert(due.id, version),
+                None => self.passed.remove(&due.id),
+            };
             again = self.wrote(due, release, &guarded, &examined.uid, write);
         }
         let judgement = &examined.judgement;
@@ -137,6 +141,11 @@ impl Actor {
             again = again.or_else(|| Some(Instant::now()));
         }
         self.take_in(due.id, release, &guarded, &examined.uid, &examined.judgement, due.noticed);
+        // What tells a release's own writes from others may have been learnt while this was judged.
+        let known = self.releases.get(release).and_then(Guardianship::writer);
+        if matches!(examined.judgement.reason, Reason::OwnerUnclear | Reason::Unverified) && known != examined.assumed.as_ref() {
+            again = Some(Instant::now());
+        }
         self.schedule_again(due.id, &examined.judgement, again);
     }
 

@@ -47,6 +47,7 @@ use tokio::{
     sync::{mpsc, watch},
     time::sleep,
 };
+use tokio_util::sync::CancellationToken;
 
 pub use shared::Shared;
 
@@ -66,17 +67,30 @@ const DELIVERIES: usize = 1024;
 /// How long the tasks of a connection get to end.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Looks after one cluster until it leaves the fleet.
-pub async fn run(shared: Arc<Shared>, name: ClusterName, id: ClusterId, mut fleet: watch::Receiver<Arc<FleetView>>, supervisor: Supervisor) -> Result<(), Infallible> {
+/// Looks after one cluster until it leaves the fleet, or until `stop` is cancelled: then what was begun is finished.
+pub async fn run(
+    shared: Arc<Shared>,
+    name: ClusterName,
+    id: ClusterId,
+    mut fleet: watch::Receiver<Arc<FleetView>>,
+    supervisor: Supervisor,
+    stop: CancellationToken,
+) -> Result<(), Infallible> {
     let mut backoff = Backoff::new(BackoffPolicy::WATCH);
     let mut rejected: Option<Rejection> = None;
-    loop {
+    while !stop.is_cancelled() {
         let view = Arc::clone(&fleet.borrow_and_update());
-        let Some(entry) = view.clusters.get(&name).cloned() else { return Ok(()) };
+        let Some(entry) = view.clusters.get(&name).filter(|_| view.guards(&name)).cloned() else {
+            // Whoever started this task stops it, unless the cluster comes back before that.
+            if !matches!(stop.run_until_cancelled(fleet.changed()).await, Some(Ok(()))) {
+                return Ok(());
+            }
+            continue;
+        };
         match admission(&entry) {
             Ok(kubeconfig) => {
                 rejected = None;
-                let failed = match session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor).await {
+                let failed = match session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop).await {
                     Ok(Ended::Reconnect | Ended::Released) => None,
                     Err(reason) => Some(reason),
                 };
@@ -85,18 +99,13 @@ pub async fn run(shared: Arc<Shared>, name: ClusterName, id: ClusterId, mut flee
                         say(&shared, &entry, ClusterState::Unreachable, &Standing::unreachable(reason));
                         // Cancel-safe: a timer and a watch channel.
                         tokio::select! {
+                            () = stop.cancelled() => return Ok(()),
                             () = sleep(backoff.next_delay()) => {}
                             changed = fleet.changed() => if changed.is_err() { return Ok(()) },
                         }
                     }
-                    None => {
-                        backoff.reset();
-                        // The view that ended the session is the one to look at next.
-                        fleet.mark_changed();
-                        if fleet.changed().await.is_err() {
-                            return Ok(());
-                        }
-                    }
+                    // The view that ended the session is the one to look at next.
+                    None => backoff.reset(),
                 }
             }
             Err(standing) => {
@@ -107,12 +116,13 @@ pub async fn run(shared: Arc<Shared>, name: ClusterName, id: ClusterId, mut flee
                     rejected = Some(rejection.clone());
                 }
                 say(&shared, &entry, standing.state, &standing);
-                if fleet.changed().await.is_err() {
+                if !matches!(stop.run_until_cancelled(fleet.changed()).await, Some(Ok(()))) {
                     return Ok(());
                 }
             }
         }
     }
+    Ok(())
 }
 
 /// Prepares calls to the server of a kubeconfig.
@@ -148,6 +158,7 @@ fn admission(entry: &ClusterEntry) -> Result<Arc<Kubeconfig>, Standing> {
 }
 
 /// One connection to the cluster, from the first call until it ends.
+#[expect(clippy::too_many_arguments, reason = "everything a connection starts with; each has its own owner")]
 async fn session(
     shared: &Arc<Shared>,
     entry: &Arc<ClusterEntry>,
@@ -156,11 +167,11 @@ async fn session(
     kubeconfig: &Kubeconfig,
     fleet: &watch::Receiver<Arc<FleetView>>,
     supervisor: &Supervisor,
+    stop: &CancellationToken,
 ) -> Result<Ended, &'static str> {
     let client = connect(shared, kubeconfig)?;
-    let uid = cluster_uid(&client).await.map_err(holdfast_fleet::watch::SourceError::category)?;
-    let mut discovery = Discovery::default();
-    discovery.refresh(&client).await.map_err(holdfast_fleet::discovery::DiscoveryError::category)?;
+    let Some(found) = stop.run_until_cancelled(find_out(&client)).await else { return Ok(Ended::Released) };
+    let (uid, discovery) = found?;
     let (sender, deliveries) = mpsc::channel(DELIVERIES);
     let scope = supervisor.child("session");
     let decoder = Decoder::new(id, shared.states.clone());
@@ -177,9 +188,17 @@ async fn session(
         deliveries,
     };
     tracing::info!(cluster = %entry.name, "connected");
-    let ended = Box::pin(actor::run(start, fleet.clone())).await;
+    let ended = Box::pin(actor::run(start, fleet.clone(), stop)).await;
     scope.stop(DRAIN).await;
     Ok(ended)
+}
+
+/// Which cluster it is and what it serves.
+async fn find_out(client: &ApiClient) -> Result<(Arc<str>, Discovery), &'static str> {
+    let uid = cluster_uid(client).await.map_err(holdfast_fleet::watch::SourceError::category)?;
+    let mut discovery = Discovery::default();
+    discovery.refresh(client).await.map_err(holdfast_fleet::discovery::DiscoveryError::category)?;
+    Ok((uid, discovery))
 }
 
 /// How a cluster stands that is not connected.

@@ -182,6 +182,7 @@ impl Actor {
                 self.queue.forget(id);
                 self.skipped.remove(&id);
                 self.afresh.remove(&id);
+                self.passed.remove(&id);
             }
             // That the object was seen with one release's metadata says nothing for the next one that claims it.
             Some((_, next)) if was_judged_for => self.shared.states.put(id, ObjectState::new(Arc::clone(&next.key), next.hash)),

@@ -186,7 +186,8 @@ impl Guardianship {
             last_seen: if repeated { old.and_then(|old| old.finding.last_seen) } else { Some(now) },
             count: old.map_or(0, |old| old.finding.count) + u64::from(!repeated),
         };
-        let corrected = judgement.verdict == Verdict::InSync;
+        // One that stays listed although nothing differs says why it is inexact.
+        let corrected = judgement.verdict == Verdict::InSync && judgement.action != Action::Reported;
         let until = if corrected { now.checked_add(jiff::SignedDuration::try_from(self.guard.interval).unwrap_or_default()).ok() } else { None };
         self.findings.insert(id, Listed { finding, until });
         if drifted && !repeated {
@@ -348,6 +349,14 @@ impl Guardianship {
         ]
     }
 
+    fn all_as_declared(&self, summary: &Summary) -> String {
+        let inexact = self.findings.values().filter(|listed| listed.finding.action == Action::Reported).count();
+        match inexact {
+            0 => format!("{} objects are as declared", summary.in_sync),
+            _ => format!("{} objects are as declared, {inexact} of them as far as can be told", summary.in_sync),
+        }
+    }
+
     fn in_sync(&self, contact: &Contact, summary: &Summary, findings: &[Finding]) -> (Truth, String, String) {
         let unknown = |reason: &str, message: String| (Truth::Unknown, reason.to_owned(), message);
         if let Some(reason) = contact.unreachable {
@@ -376,7 +385,7 @@ impl Guardianship {
             return unknown("Stale", "not every object has been judged yet".to_owned());
         }
         match findings.iter().find(|finding| finding.verdict != Verdict::InSync) {
-            None => (Truth::True, "AsDeclared".to_owned(), format!("{} objects are as declared", summary.in_sync)),
+            None => (Truth::True, "AsDeclared".to_owned(), self.all_as_declared(summary)),
             Some(worst) if summary.drifted + summary.missing + summary.refused + summary.contested == 0 => {
                 let truth = if worst.verdict == Verdict::Unknown { Truth::Unknown } else { Truth::False };
                 (truth, worst.reason.as_str(), format!("{} {}: {}", worst.object.kind, worst.object.name, worst.message))

@@ -43,10 +43,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         // Dropping the demo stops the hub and the control planes.
         tokio::select! {
-            ended = Box::pin(demo(arguments)) => ended,
-            _ = interrupt.recv() => Ok(println!("\nstopped")),
-            _ = terminate.recv() => Ok(println!("\nstopped")),
+            ended = Box::pin(demo(arguments)) => return ended,
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
+        println!("\nstopped");
+        Ok(())
     })
 }
 
@@ -57,7 +59,7 @@ async fn demo(arguments: &Arguments) -> Result<()> {
     terminal.title("Holdfast: what was deployed stays as it was declared");
     let program = terminal.work("build", "the program holdfast", async { hub::build(Profile::Dev) }).await?;
     let clusters = "management, east and west: kube-apiserver and etcd on 127.0.0.1";
-    let fleet = terminal.work("clusters", clusters, Fleet::start(&[EAST, WEST])).await?;
+    let fleet = terminal.work("clusters", clusters, Box::pin(Fleet::start(&[EAST, WEST]))).await?;
     let ended = play(&mut terminal, &fleet, &program, &folder, arguments.keep).await;
     if ended.is_err() {
         fleet.keep_logs();
@@ -82,26 +84,26 @@ async fn play(terminal: &mut Terminal, fleet: &Fleet, program: &Path, folder: &P
     // The webhook is served from here, so it lives as long as the demo.
     let _webhook = Story { terminal, fleet, east, west }.tell().await?;
     if keep {
-        look_around(terminal, fleet, &hub, folder)?;
+        look_around(fleet, &hub, folder)?;
         std::future::pending::<()>().await;
     }
     Ok(())
 }
 
 /// Says how to look around.
-fn look_around(terminal: &Terminal, fleet: &Fleet, hub: &Hub, folder: &Path) -> Result<()> {
+fn look_around(fleet: &Fleet, hub: &Hub, folder: &Path) -> Result<()> {
     fleet.write_kubeconfigs(folder)?;
     let kubectl = short(&programs::Program::Kubectl.path()?);
     let folder = short(folder);
     let kubectl = |cluster: &str| format!("{} --kubeconfig {}/{cluster}.kubeconfig", kubectl.display(), folder.display());
-    terminal.plain("\nEverything is left running. From the root of the repository:\n");
-    terminal.plain(&format!("  {} -n {NAMESPACE} get dr", kubectl("management")));
-    terminal.plain(&format!("  {} -n {NAMESPACE} get dp,clusters,events", kubectl("management")));
-    terminal.plain(&format!("  {} -n {SHOP} edit deploy shop", kubectl(EAST)));
-    terminal.plain(&format!("  {} -n {SHOP} delete cm cache-config", kubectl(WEST)));
-    terminal.plain(&format!("  curl -s {}/metrics | grep holdfast_corrections", hub.url()));
-    terminal.plain(&format!("  tail -f {}", Hub::log(&folder).display()));
-    terminal.plain("\nCtrl-C ends it and cleans up.");
+    println!("\nEverything is left running. From the root of the repository:\n");
+    println!("  {} -n {NAMESPACE} get dr", kubectl("management"));
+    println!("  {} -n {NAMESPACE} get dp,clusters,events", kubectl("management"));
+    println!("  {} -n {SHOP} edit deploy shop", kubectl(EAST));
+    println!("  {} -n {SHOP} delete cm cache-config", kubectl(WEST));
+    println!("  curl -s {}/metrics | grep holdfast_corrections", hub.url());
+    println!("  tail -f {}", Hub::log(&folder).display());
+    println!("\nCtrl-C ends it and cleans up.");
     Ok(())
 }
 

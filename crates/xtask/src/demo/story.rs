@@ -53,7 +53,7 @@ impl Story<'_> {
         let finding = self.finding(EAST, "shop", "Deployment", Action::Corrected, "env").await?;
         self.seen(&finding)?;
         let audit = self.east.audit_since(mark).await?.by_user(HUB_USER);
-        self.wrote(&audit, "put back", restored)
+        self.wrote(&audit, Mended::PutBack, restored)
     }
 
     async fn deleted_object(&mut self) -> Result<()> {
@@ -70,7 +70,7 @@ impl Story<'_> {
         let finding = self.finding(WEST, "cache", "ConfigMap", Action::Recreated, "").await?;
         self.seen(&finding)?;
         let audit = self.west.audit_since(mark).await?.by_user(HUB_USER);
-        self.wrote(&audit, "created", restored)
+        self.wrote(&audit, Mended::Created, restored)
     }
 
     async fn webhook(&mut self) -> Result<MutatingWebhook> {
@@ -111,7 +111,7 @@ impl Story<'_> {
         let finding = self.finding(WEST, "cache", "Deployment", Action::Corrected, "/spec/replicas").await?;
         self.seen(&finding)?;
         let audit = self.west.audit_since(mark).await?.by_user(HUB_USER);
-        self.wrote(&audit, "put back", restored)?;
+        self.wrote(&audit, Mended::PutBack, restored)?;
         let live = self.west.writer("demo")?.get(&target).await?;
         let image = text_at(&live, IMAGE)?;
         ensure!(image.matches(mutate::MIRROR).count() == 1, "the image is now {image}");
@@ -125,12 +125,12 @@ impl Story<'_> {
             ensure!(history.as_array().is_some_and(|revisions| revisions.len() == 1), "{release} has a new revision: {history}");
             self.fleet.in_sync(plane.name(), release).await?;
         }
-        self.terminal.plain("\nBoth releases are as declared, still at revision 1. The reports on the management cluster:\n");
+        println!("\nBoth releases are as declared, still at revision 1. The reports on the management cluster:\n");
         let columns = "CLUSTER:.spec.cluster,SOURCE:.spec.source,OBJECTS:.status.summary.objects,INSYNC:.status.summary.inSync,\
                        CORRECTED:.status.summary.corrected,DEVIATIONS:.status.summary.deviations";
         let arguments = ["get", "driftreports", "-n", crate::fleet::NAMESPACE, "-o", &format!("custom-columns={columns}")];
         for line in self.fleet.management.kubectl(&arguments).await?.lines() {
-            self.terminal.plain(&format!("   {}", line.trim_end()));
+            println!("   {}", line.trim_end());
         }
         Ok(())
     }
@@ -158,24 +158,38 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Prints the one write of the hub, and how long after the edit's answer it was seen.
-    fn wrote(&self, audit: &Audit, label: &str, after: Duration) -> Result<()> {
+    /// Prints the one write of the hub, and how long after the answer to the mishap it was seen.
+    fn wrote(&self, audit: &Audit, mended: Mended, after: Duration) -> Result<()> {
         let writes = audit.writes();
         let mut calls = writes.into_iter();
         let (Some(write), None) = (calls.next(), calls.next()) else { bail!("not one write but {}:\n{writes}", writes.len()) };
         let manager = write.uri.split(['?', '&']).find_map(|pair| pair.strip_prefix("fieldManager=")).unwrap_or("nobody");
-        let millis = after.as_secs_f64() * 1000.0;
-        let kind = match write.verb.as_str() {
-            "patch" if write.uri.contains("force=true") => "server-side apply",
-            verb => verb,
+        let kind = match (write.verb.as_str(), mended) {
+            // Only an apply makes an object out of a patch.
+            ("patch", Mended::Created) => "server-side apply",
+            ("patch", Mended::PutBack) if write.uri.contains("force=true") => "server-side apply",
+            (verb, _) => verb,
         };
-        self.terminal.good(label, &format!("{millis:.0} ms after the edit was answered, by one {kind} as {manager}"));
-        let gets = audit.gets().len();
-        let lists = audit.lists().len();
-        let dry_runs = audit.dry_runs().len();
-        self.terminal.line("", &format!("calls: {gets} get, {dry_runs} dry-run, {lists} list of release records, 1 write"));
+        let (label, mishap) = match mended {
+            Mended::PutBack => ("put back", "edit"),
+            Mended::Created => ("created", "deletion"),
+        };
+        let millis = after.as_secs_f64() * 1000.0;
+        self.terminal.good(label, &format!("{millis:.0} ms after the {mishap} was answered, by one {kind} as {manager}"));
+        let asked = if audit.dry_runs().is_empty() { "no".to_owned() } else { audit.dry_runs().len().to_string() };
+        let (gets, lists) = (audit.gets().len(), audit.lists().len());
+        self.terminal.line("", &format!("calls: {gets} get, {asked} dry-run, {lists} list of release records, 1 write"));
         Ok(())
     }
+}
+
+/// What a write did.
+#[derive(Clone, Copy)]
+enum Mended {
+    /// A field has its value again.
+    PutBack,
+    /// An object exists again.
+    Created,
 }
 
 /// The declared and the found value, and who wrote it.

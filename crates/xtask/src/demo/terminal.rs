@@ -46,11 +46,6 @@ impl Terminal {
         println!("   {}{}", self.label(label), self.paint("33", text));
     }
 
-    /// A line as it is.
-    pub fn plain(&self, text: &str) {
-        println!("{text}");
-    }
-
     /// A labelled line about work that takes a while, ended by how long it took.
     pub async fn work<T>(&self, label: &str, text: &str, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         print!("   {}{text:<68}", self.label(label));
