@@ -47,10 +47,12 @@ impl Positional {
                 repair.look_into(&item);
             }
         }
+        let reordered = repair.put_in_order(drifts);
         let Repair { builder, renamed_away, .. } = repair;
         let (ops, replaced) = builder.finish();
         let restored = drifts.iter().map(|drift| made_for(live, &drift.path));
-        let touched = restored.chain(renamed_away.iter().cloned()).chain(replaced).collect::<BTreeSet<Path>>().into_iter().collect();
+        let touched =
+            restored.chain(renamed_away.iter().cloned()).chain(replaced).chain(reordered).collect::<BTreeSet<Path>>().into_iter().collect();
         Self { ops, touched, renamed_away: renamed_away.into_iter().collect() }
     }
 }

@@ -28,6 +28,8 @@ fn no_debug_output_of_any_stage_holds_a_value() {
     let mut live = desired.value.clone();
     live["metadata"]["resourceVersion"] = json!("7");
     live["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!("{\"data\": \"CANARY\"}");
+    live["metadata"]["managedFields"] =
+        json!(["Update", "Apply"].map(|operation| json!({"manager": "helm", "operation": operation, "fieldsV1": owned.to_fields_v1()})));
     live["data"] = json!({"p": "RFJJRlRFRA==", "q": "RFJJRlRFRA==", "foreign": "CANARY"});
     let writer = Writer { manager: "helm".into(), operation: Operation::Update };
     let baseline = Baseline { in_sync: None, accepted: Box::from([]) };
@@ -50,7 +52,7 @@ fn no_debug_output_of_any_stage_holds_a_value() {
             scaler: None,
             ledger: None,
             writer: Some(&writer),
-            prefer: None,
+            prefer: Some(operation),
             deployed_at: None,
             seen: true,
             trusted: false,

@@ -2,7 +2,13 @@
 //!
 //! Most tests deploy releases by hand (see `fixture`): the objects as any field manager, and the records beside them.
 
-#![allow(clippy::unwrap_used, reason = "clippy allows it in test functions, not in their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "clippy allows it in test functions, not in their helpers"
+)]
 
 mod support;
 

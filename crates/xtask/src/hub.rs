@@ -38,15 +38,15 @@ pub enum Profile {
 }
 
 /// Builds the program `holdfast`; answers where it is.
-pub fn build(profile: Profile) -> Result<PathBuf> {
+pub async fn build(profile: Profile) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "holdfast"]).args(match profile {
+    let mut command = tokio::process::Command::new(cargo);
+    command.kill_on_drop(true).args(["build", "--quiet", "--package", "holdfast"]).args(match profile {
         // Together, as `make demo` builds them: alone it would need its dependencies with other features, so once more.
         Profile::Dev => ["--package", "xtask"].as_slice(),
         Profile::Release => &["--release"],
     });
-    ensure!(command.status().context("running cargo")?.success(), "cargo build --package holdfast failed");
+    ensure!(command.status().await.context("running cargo")?.success(), "cargo build --package holdfast failed");
     // This program is in a profile's folder of the same target folder.
     let own = std::env::current_exe().context("looking for the target folder")?;
     let target = own.ancestors().nth(2).context("not in a target folder")?;

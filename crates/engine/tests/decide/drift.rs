@@ -352,3 +352,28 @@ fn an_ignored_path_stays_while_its_sibling_is_healed() {
         "#,
     );
 }
+
+/// A server that completes every strategy.
+fn strategy_type(object: &mut serde_json::Value) {
+    if let Some(strategy) = object.pointer_mut("/spec/strategy").and_then(serde_json::Value::as_object_mut) {
+        strategy.insert("type".into(), json!("RollingUpdate"));
+    }
+}
+
+#[test]
+fn defaults_inside_what_comes_back_need_no_proof() {
+    for (operation, write) in [(Update, "patch as helm/Update"), (Apply, "apply as helm/Apply")] {
+        let mut manifest = deployment();
+        manifest["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 1}});
+        let mut world = deployed(&manifest, operation);
+        world.webhook = strategy_type;
+        world.edit("kubectl-edit", |live| {
+            live["spec"].as_object_mut().unwrap().remove("strategy");
+        });
+        let play = world.play();
+        assert!(play.contains(write) && !play.contains("prove"), "{play}");
+        // Beside what comes back, a default would be a change.
+        world.edit("kubectl-edit", |live| live["spec"]["strategy"] = json!({"odd": 1}));
+        assert!(world.play().contains("prove"), "{}", world.play());
+    }
+}

@@ -130,6 +130,17 @@ fn both_entries_of_a_release_that_changed_its_way_are_its_own() {
 }
 
 #[test]
+fn a_bare_list_in_the_releases_entry_holds_no_item() {
+    // The server leaves it when the last item goes.
+    let mut world = unknown(&service());
+    world.live()["spec"]["ports"] = json!([]);
+    let fields = &mut world.live()["metadata"]["managedFields"][0]["fieldsV1"];
+    fields["f:spec"]["f:ports"] = json!({});
+    let play = world.play();
+    assert!(play.contains("/spec/ports/[port=80,protocol=TCP] Removed") && !play.contains("Admission"), "{play}");
+}
+
+#[test]
 fn gone_and_held_or_gone_and_let_go() {
     let mut world = unknown(&config_map());
     world.live()["data"].as_object_mut().unwrap().remove("a");

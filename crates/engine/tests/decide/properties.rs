@@ -152,7 +152,7 @@ fn planned(case: &Case<'_>, owned: &OwnedSet, live: &Value) -> Option<Correction
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_correction_heals_touches_nothing_else_and_is_done(manifest in fixture(), edits in edits(), apply in any::<bool>()) {

@@ -177,3 +177,22 @@ fn one_number_two_protocols() {
     let ports = world.judged().1.unwrap()["spec"]["ports"].clone();
     assert_eq!(ports, json!([{"name": "tcp", "port": 53, "protocol": "TCP"}, {"name": "udp", "port": 53, "protocol": "UDP"}]));
 }
+
+#[test]
+fn one_renamed_and_one_removed_come_back_in_order() {
+    let mut manifest = deployment();
+    manifest["spec"]["template"]["spec"]["initContainers"] =
+        json!([{"name": "one", "image": "i:1"}, {"name": "two", "image": "i:2"}, {"name": "three", "image": "i:3"}]);
+    let mut world = deployed(&manifest, Update);
+    world.edit("kubectl-edit", |live| {
+        live["spec"]["template"]["spec"]["initContainers"] = json!([{"name": "other", "image": "i:2"}, {"name": "one", "image": "i:1"}]);
+    });
+    let (judgement, written) = world.judged();
+    let names: Vec<Value> = written.unwrap()["spec"]["template"]["spec"]["initContainers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|container| container["name"].clone())
+        .collect();
+    assert_eq!((names, judgement.reason), (vec![json!("one"), json!("two"), json!("three")], Reason::AsDeclared));
+}

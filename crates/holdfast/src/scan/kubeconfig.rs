@@ -28,7 +28,9 @@ pub async fn load(file: Option<&Path>, context: Option<String>) -> anyhow::Resul
     match kube::Config::from_custom_kubeconfig(kubeconfig, &options).await {
         Ok(config) => Ok(config),
         Err(KubeconfigError::LoadContext(name)) => bail!("the kubeconfig has no context {name}; it has: {}", known.join(", ")),
-        Err(KubeconfigError::CurrentContextNotSet) => bail!("the kubeconfig has no current context; choose one with --context: {}", known.join(", ")),
+        Err(KubeconfigError::CurrentContextNotSet) => {
+            bail!("the kubeconfig has no current context; choose one with --context: {}", known.join(", "))
+        }
         Err(error) => Err(anyhow::anyhow!("cannot use the kubeconfig: {error}")),
     }
 }

@@ -161,10 +161,8 @@ fn exit_code(statuses: &[DriftReportStatus]) -> u8 {
         let condition = status.conditions.iter().find(|condition| condition.kind == "InSync");
         status.summary.unknown > 0 || condition.is_none_or(|condition| condition.status == Truth::Unknown)
     };
-    let differs = |status: &DriftReportStatus| status.summary.in_sync != status.summary.objects || status.findings.iter().any(|finding| finding.verdict != Verdict::InSync);
-    if statuses.iter().any(is_unknown) {
-        2
-    } else {
-        u8::from(statuses.iter().any(differs))
-    }
+    let differs = |status: &DriftReportStatus| {
+        status.summary.in_sync != status.summary.objects || status.findings.iter().any(|finding| finding.verdict != Verdict::InSync)
+    };
+    if statuses.iter().any(is_unknown) { 2 } else { u8::from(statuses.iter().any(differs)) }
 }

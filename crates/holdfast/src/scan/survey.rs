@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use holdfast_api::report::{DriftReportStatus, SourceKind, Verdict};
-use holdfast_engine::case::Permit;
+use holdfast_engine::{case::Permit, manager::Writer};
 use holdfast_fleet::{
     call::ApiClient,
     clock::{Clock, SystemClock},
@@ -32,7 +32,12 @@ use holdfast_hub::{
     policy::Guard,
 };
 
-use super::{CLUSTER, Scope, lists, preload::Preloaded, progress::Progress, shapes::{self, Shapes}};
+use super::{
+    CLUSTER, Scope, lists,
+    preload::Preloaded,
+    progress::Progress,
+    shapes::{self, Shapes},
+};
 
 /// Judgements at the same time: two requests each, if they need any.
 const JUDGING: usize = 16;
@@ -125,7 +130,12 @@ impl Survey {
         subjects
     }
 
-    async fn surroundings<'a>(&self, claims: Claims, total: usize, objects: impl Iterator<Item = &'a Arc<Guarded>>) -> anyhow::Result<Surroundings> {
+    async fn surroundings<'a>(
+        &self,
+        claims: Claims,
+        total: usize,
+        objects: impl Iterator<Item = &'a Arc<Guarded>>,
+    ) -> anyhow::Result<Surroundings> {
         let namespaces: BTreeSet<&str> = objects.filter_map(|object| object.key.namespace.as_deref()).collect();
         let namespaces = if self.scope == Scope::Cluster { None } else { Some(&namespaces) };
         let scalers = lists::scalers(&self.examiner.client, &self.catalog, namespaces).await?;
@@ -179,37 +189,51 @@ impl Survey {
         let Surroundings { scalers, claims, preloaded, shapes, progress } = surroundings;
         let revision = guardianship.judgeable().cloned();
         let prefer = guardianship.loaded.as_ref().map(|loaded| loaded.prefer);
+        let deployed_at = revision.as_ref().and_then(|revision| revision.deployed_at);
+        let context = |guarded: &Guarded, writer: Option<Writer>| JudgeContext {
+            permit: Permit::Report(None),
+            ignore: Vec::new(),
+            ledger: None,
+            writer,
+            prefer,
+            deployed_at,
+            scaler: scalers.of(&guarded.key).cloned(),
+            trusted: false,
+            also_declared_by: claims.others(StateId::of(CLUSTER, &guarded.key), release).first().map(|other| format!("release {other}")),
+            fence: None,
+        };
         // Shared by the judgements under way: what one learns spares the next a question.
         let shapes = RefCell::new(shapes);
         let preloaded = RefCell::new(preloaded);
         let judgements = stream::iter(objects.iter()).map(|guarded| {
-            let id = StateId::of(CLUSTER, &guarded.key);
-            let others = claims.others(id, release);
-            let context = JudgeContext {
-                permit: Permit::Report(None),
-                ignore: Vec::new(),
-                ledger: None,
-                writer: None,
-                prefer,
-                deployed_at: revision.as_ref().and_then(|revision| revision.deployed_at),
-                scaler: scalers.of(&guarded.key).cloned(),
-                trusted: false,
-                also_declared_by: others.first().map(|other| format!("release {other}")),
-                fence: None,
-            };
-            let (shapes, preloaded) = (&shapes, &preloaded);
+            let (context, shapes, preloaded) = (context(guarded, None), &shapes, &preloaded);
             async move {
-                let live = preloaded.borrow_mut().take(id);
-                (id, guarded, self.examine(guarded, &context, live, shapes).await)
+                let live = preloaded.borrow_mut().take(StateId::of(CLUSTER, &guarded.key));
+                (guarded, self.examine(guarded, &context, live, shapes).await)
             }
         });
         let mut judgements = Box::pin(judgements.buffer_unordered(JUDGING));
-        while let Some((id, guarded, examined)) = judgements.next().await {
+        let mut judged = Vec::with_capacity(objects.len());
+        while let Some((guarded, examined)) = judgements.next().await {
             if let Some(error) = examined.unreachable {
                 return Err(error).context("the cluster stopped answering");
             }
-            guardianship.judged(id, &guarded.key, &examined.uid, &examined.judgement, self.examiner.clock.now());
             progress.step();
+            judged.push((guarded, examined));
+        }
+        // Whoever created an object again holds the release's metadata on it, and is told from the release by its other objects.
+        for learnt in judged.iter().filter_map(|(_, examined)| examined.writer.clone()) {
+            guardianship.learn(learnt);
+        }
+        let usual = guardianship.writer().filter(|_| deployed_at.is_some()).cloned();
+        for (guarded, mut examined) in judged {
+            if let (Some(usual), Some(own)) = (&usual, &examined.writer)
+                && *usual != own.writer
+            {
+                examined = self.examine(guarded, &context(guarded, Some(usual.clone())), None, &shapes).await;
+            }
+            let id = StateId::of(CLUSTER, &guarded.key);
+            guardianship.judged(id, &guarded.key, &examined.uid, &examined.judgement, self.examiner.clock.now());
         }
         Ok(())
     }

@@ -42,7 +42,8 @@ pub fn render(statuses: &[DriftReportStatus], paint: Paint) -> String {
 }
 
 fn overview(statuses: &[DriftReportStatus], paint: Paint) -> String {
-    let mut rows = vec![["SOURCE", "REVISION", "OBJECTS", "IN SYNC", "DRIFTED", "MISSING", "UNKNOWN", "ACCEPTED", "VERDICT"].map(str::to_owned)];
+    let mut rows =
+        vec![["SOURCE", "REVISION", "OBJECTS", "IN SYNC", "DRIFTED", "MISSING", "UNKNOWN", "ACCEPTED", "VERDICT"].map(str::to_owned)];
     let mut tones = vec![Tone::Strong];
     for status in statuses {
         let summary = &status.summary;
@@ -217,10 +218,50 @@ fn conclusion(statuses: &[DriftReportStatus]) -> String {
 
 /// Objects in sync as far as can be told.
 fn inexact(status: &DriftReportStatus) -> u64 {
-    let listed = status.findings.iter().filter(|finding| finding.verdict == Verdict::InSync && finding.action == Action::Reported).count() as u64;
+    let listed =
+        status.findings.iter().filter(|finding| finding.verdict == Verdict::InSync && finding.action == Action::Reported).count() as u64;
     if listed > 0 { listed + status.truncated } else { 0 }
 }
 
 const fn are(count: u64) -> &'static str {
     if count == 1 { "object is" } else { "objects are" }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_place_that_differs_is_shown() {
+        for (desired, live, below) in [
+            (json!([{"verbs": ["get"]}]), json!([{"verbs": ["get", "list"]}]), "/0/verbs"),
+            (json!([1, 2]), json!([1, 3]), "/1"),
+            (json!([1, 2]), json!([3, 4]), ""),
+            (json!({"a": 1}), json!({"b": 1}), ""),
+            (json!("a"), json!("b"), ""),
+        ] {
+            assert_eq!(innermost(&desired, &live).0, below, "{desired} {live}");
+        }
+    }
+
+    #[test]
+    fn times_and_long_values_are_cut_to_what_people_read() {
+        assert_eq!([0, 60, 600, 10_000, 200_000].map(ago), ["just now", "60 s ago", "10 min ago", "2 h ago", "2 days ago"]);
+        assert_eq!(short(&json!("é".repeat(200))).chars().count(), SHOWN + 1);
+    }
+
+    #[test]
+    fn colours_stay_outside_the_columns() {
+        let status = DriftReportStatus::default();
+        let plain = render(std::slice::from_ref(&status), Paint::fixed(false));
+        let coloured = render(&[status], Paint::fixed(true));
+        assert!(!plain.contains('\x1b') && coloured.contains("\x1b[33mUnknown\x1b[0m"), "{coloured:?}");
+        let stripped: String = coloured
+            .split('\x1b')
+            .map(|part| part.split_once('m').filter(|(code, _)| code.starts_with('[')).map_or(part, |(_, rest)| rest))
+            .collect();
+        assert_eq!(stripped, plain);
+    }
 }

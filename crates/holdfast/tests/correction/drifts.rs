@@ -1,6 +1,6 @@
 //! What somebody does to a release of chart `mini10`, and what the report says about it.
 
-use holdfast_testkit::{Target, Writer};
+use holdfast_testkit::{Target, Writer, status_code};
 use serde_json::{Value, json};
 
 /// How somebody changes an object.
@@ -84,7 +84,11 @@ impl Drift {
             Edit::Recreate(object) => {
                 writer.delete(&target).await.unwrap();
                 let text = object.to_string().replace("NAMESPACE", namespace);
-                writer.create(&target, &serde_json::from_str(&text).unwrap()).await
+                match writer.create(&target, &serde_json::from_str(&text).unwrap()).await {
+                    // Somebody was faster.
+                    Err(error) if status_code(&error) == Some(409) => Ok(Value::Null),
+                    created => created,
+                }
             }
         }
         .unwrap_or_else(|error| panic!("{}: {error:#}", self.editor));
@@ -171,7 +175,8 @@ pub fn fields() -> Vec<Drift> {
     vec![
         drift("replicas", DEPLOYMENT, Edit::Merge(json!({"spec": {"replicas": 5}})), &["/spec/replicas"]).shown(json!(2), json!(5)),
         drift("scale", DEPLOYMENT, Edit::Scale(7), &["/spec/replicas"]).shown(json!(2), json!(7)),
-        drift("image", DEPLOYMENT, container(&json!({"image": "evil:1"})), &[IMAGE]).shown(json!("registry.example/web:1.0"), json!("evil:1")),
+        drift("image", DEPLOYMENT, container(&json!({"image": "evil:1"})), &[IMAGE])
+            .shown(json!("registry.example/web:1.0"), json!("evil:1")),
         drift("args", DEPLOYMENT, container(&json!({"args": ["--debug"]})), &["/spec/template/spec/containers/[name=web]/args"])
             .shown(json!(["--listen", ":8080"]), json!(["--debug"])),
         drift(
@@ -187,10 +192,20 @@ pub fn fields() -> Vec<Drift> {
         drift("widget-quota", WIDGET, Edit::Merge(json!({"spec": {"quota": 5}})), &["/spec/quota"]).shown(json!("10%"), json!(5)),
         drift("role", ROLE, replace("/rules/0/verbs", &json!(["*"])), &["/rules"]),
         drift("role-rule", ROLE, remove("/rules/1"), &["/rules"]),
-        drift("subjects", BINDING, Edit::Merge(json!({"subjects": [{"kind": "ServiceAccount", "name": "evil", "namespace": "default"}]})), &["/subjects"]),
+        drift(
+            "subjects",
+            BINDING,
+            Edit::Merge(json!({"subjects": [{"kind": "ServiceAccount", "name": "evil", "namespace": "default"}]})),
+            &["/subjects"],
+        ),
         drift("config", SETTINGS, Edit::Merge(json!({"data": {"color": "red"}})), &["/data/color"]).shown(json!("blue"), json!("red")),
-        drift("annotation", PAGE, Edit::Merge(json!({"metadata": {"annotations": {"test.example/owner": "me"}}})), &["/metadata/annotations/test.example~1owner"])
-            .shown(json!("web"), json!("me")),
+        drift(
+            "annotation",
+            PAGE,
+            Edit::Merge(json!({"metadata": {"annotations": {"test.example/owner": "me"}}})),
+            &["/metadata/annotations/test.example~1owner"],
+        )
+        .shown(json!("web"), json!("me")),
         drift("selector", SERVICE, Edit::Merge(json!({"spec": {"selector": {"app": "evil"}}})), &["/spec/selector"]),
         // What the record declares as `stringData` lives in `data`, which an apply of the manifest would not own.
         drift("password", SECRET, Edit::Merge(json!({"data": {"password": "c3RvbGVu"}})), &["/data/password"]).calls(POSITIONAL),
@@ -212,9 +227,14 @@ pub fn keys_and_removals() -> Vec<Drift> {
         )
         .named(Named::Candidate)
         .calls(UNANSWERED),
-        drift("container", DEPLOYMENT, replace("/spec/template/spec/containers/0/name", &json!("web2")), &["/spec/template/spec/containers/[name=web]"])
-            .named(Named::Candidate)
-            .calls(POSITIONAL),
+        drift(
+            "container",
+            DEPLOYMENT,
+            replace("/spec/template/spec/containers/0/name", &json!("web2")),
+            &["/spec/template/spec/containers/[name=web]"],
+        )
+        .named(Named::Candidate)
+        .calls(POSITIONAL),
         drift(
             "lost-port",
             DEPLOYMENT,
@@ -248,13 +268,22 @@ pub fn keys_and_removals() -> Vec<Drift> {
         )
         .named(Named::Nobody),
         drift("lost-key", SETTINGS, Edit::Merge(json!({"data": {"settings.ini": null}})), &["/data/settings.ini"]).named(Named::Nobody),
-        drift("lost-secret", SECRET, Edit::Merge(json!({"data": {"token": null}})), &["/data/token"]).named(Named::Nobody).calls(POSITIONAL),
-        drift("lost-app", DEPLOYMENT, without_label("app"), &["/metadata/labels/app"]).named(Named::Nobody).shown(json!("web"), Value::Null),
+        drift("lost-secret", SECRET, Edit::Merge(json!({"data": {"token": null}})), &["/data/token"])
+            .named(Named::Nobody)
+            .calls(POSITIONAL),
+        drift("lost-app", DEPLOYMENT, without_label("app"), &["/metadata/labels/app"])
+            .named(Named::Nobody)
+            .shown(json!("web"), Value::Null),
         drift("lost-manager", FEATURES, without_label("app.kubernetes.io/managed-by"), &[MANAGED_BY])
             .named(Named::Nobody)
             .shown(json!("Helm"), Value::Null),
-        drift("other-manager", SERVICE, Edit::Merge(json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Me"}}})), &[MANAGED_BY])
-            .shown(json!("Helm"), json!("Me")),
+        drift(
+            "other-manager",
+            SERVICE,
+            Edit::Merge(json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "Me"}}})),
+            &[MANAGED_BY],
+        )
+        .shown(json!("Helm"), json!("Me")),
         drift("lost-widget-manager", WIDGET, without_label("app.kubernetes.io/managed-by"), &[MANAGED_BY]).named(Named::Nobody),
         drift("lost-release", BINDING, without_annotation("meta.helm.sh/release-name"), &[RELEASE_NAME]).named(Named::Nobody),
         drift("lost-namespace", ACCOUNT, without_annotation("meta.helm.sh/release-namespace"), &[RELEASE_NAMESPACE]).named(Named::Nobody),
@@ -293,9 +322,11 @@ pub fn replacements() -> Vec<Drift> {
     let mut widget = json!({"apiVersion": "test.example/v1", "kind": "Widget", "metadata": ours(&json!({})),
         "spec": {"size": 1, "mode": "slow", "quota": "10%", "tags": ["red", "green"]}});
     widget["metadata"]["name"] = json!("web-main");
-    let mut secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": ours(&json!({})), "data": {"token": "c3RvbGVu"}});
+    let mut secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": ours(&json!({})), "data": {"token": "c3RvbGVu"}});
     secret["metadata"]["name"] = json!("web-auth");
-    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-page"}, "data": {"index.html": "<h1>Evil</h1>"}});
+    let config =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-page"}, "data": {"index.html": "<h1>Evil</h1>"}});
     vec![
         drift(
             "new-deployment",

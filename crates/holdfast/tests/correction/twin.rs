@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::{Result, bail};
 use holdfast_testkit::{Helm, managed_fields_without_times, programs};
 use serde_json::{Value, json};
 
@@ -11,11 +12,9 @@ use crate::{
 };
 
 /// Values of the first revision: all that the second one drops or changes.
-const FIRST: &[&str] =
-    &["--set", "extraEnv.EXTRA=on,extraLabels.team=red,extraConfigMap=true,service.type=NodePort"];
+const FIRST: &[&str] = &["--set", "extraEnv.EXTRA=on,extraLabels.team=red,extraConfigMap=true,service.type=NodePort"];
 /// Values of the second revision: every value changes, and what the first added is gone.
-const SECOND: &[&str] =
-    &["--set", "image.tag=2.0,replicas=3,password=n3w,service.port=8080,service.type=NodePort,widget.size=4"];
+const SECOND: &[&str] = &["--set", "image.tag=2.0,replicas=3,password=n3w,service.port=8080,service.type=NodePort,widget.size=4"];
 
 /// Kinds of the chart.
 const KINDS: &str = "configmaps,deployments,rolebindings,roles,secrets,serviceaccounts,services,widgets.test.example";
@@ -37,10 +36,15 @@ impl Twins {
 
     /// The guarded object of a drift is what the twin's is, to the last managed field.
     pub async fn assert_equal(&self, world: &World, drift: &Drift) {
+        self.same(world, drift).await.unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Whether it is.
+    pub async fn same(&self, world: &World, drift: &Drift) -> Result<()> {
         let reader = world.writer("reader");
-        let ours = reader.get(&target(drift.kind, &world.namespace, drift.object)).await.unwrap();
-        let theirs = reader.get(&target(drift.kind, &self.twin, drift.object)).await.unwrap();
-        assert_same(drift.editor, &comparable(ours, &world.namespace, self.helm), &comparable(theirs, &self.twin, self.helm));
+        let ours = reader.get(&target(drift.kind, &world.namespace, drift.object)).await?;
+        let theirs = reader.get(&target(drift.kind, &self.twin, drift.object)).await?;
+        same(drift.editor, &comparable(ours, &world.namespace, self.helm), &comparable(theirs, &self.twin, self.helm))
     }
 
     /// Every object of the release is what the twin's is.
@@ -48,7 +52,7 @@ impl Twins {
         let (ours, theirs) = (self.objects(world, &world.namespace).await, self.objects(world, &self.twin).await);
         assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{when}");
         for (name, ours) in &ours {
-            assert_same(&format!("{when}: {name}"), ours, &theirs[name]);
+            same(&format!("{when}: {name}"), ours, &theirs[name]).unwrap_or_else(|error| panic!("{error:#}"));
         }
     }
 
@@ -130,13 +134,13 @@ fn comparable(mut object: Value, namespace: &str, helm: Helm) -> Value {
     serde_json::from_str(&object.to_string().replace(&format!("\"{namespace}\""), "\"NAMESPACE\"")).unwrap()
 }
 
-fn assert_same(what: &str, ours: &Value, theirs: &Value) {
+fn same(what: &str, ours: &Value, theirs: &Value) -> Result<()> {
     if ours == theirs {
-        return;
+        return Ok(());
     }
     let mut differences = Vec::new();
     differ("", ours, theirs, &mut differences);
-    panic!("{what}: not as on the twin\n{}", differences.join("\n"));
+    bail!("{what}: not as on the twin\n{}", differences.join("\n"));
 }
 
 fn differ(at: &str, ours: &Value, theirs: &Value, out: &mut Vec<String>) {

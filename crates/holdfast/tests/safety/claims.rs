@@ -21,13 +21,17 @@ enum End {
 
 fn is_conflict(status: &Value, other: &str) -> bool {
     finding(status, "ConfigMap", "shared").is_some_and(|finding| {
-        finding["verdict"] == "Contested" && finding["reason"] == "SelfConflict" && finding["message"].as_str().is_some_and(|message| message.contains(other))
+        finding["verdict"] == "Contested"
+            && finding["reason"] == "SelfConflict"
+            && finding["message"].as_str().is_some_and(|message| message.contains(other))
     })
 }
 
 #[tokio::test]
 async fn an_object_of_two_releases_is_written_for_neither() {
-    for (end, style, guarded) in [(End::Dropped, Style::ClientSide, true), (End::Uninstalled, Style::ServerSide, true), (End::Vanished, Style::ClientSide, false)] {
+    for (end, style, guarded) in
+        [(End::Dropped, Style::ClientSide, true), (End::Uninstalled, Style::ServerSide, true), (End::Vanished, Style::ClientSide, false)]
+    {
         let namespace = &format!("conflict-{end:?}").to_lowercase();
         let mut world = World::new(namespace).await;
         let one = Release::new(&world, "one", style);
@@ -38,7 +42,11 @@ async fn an_object_of_two_releases_is_written_for_neither() {
         let claimed = [configmap(namespace, "shared", "color", "green"), configmap(namespace, "of-two", "color", "green")];
         two.record(1, "deployed", &claimed).await;
         // A release that no policy selects claims as well as any other.
-        let names = if guarded { json!([{"namespace": namespace}]) } else { json!([{"namespace": namespace, "name": "one"}, {"namespace": namespace, "name": "marker"}]) };
+        let names = if guarded {
+            json!([{"namespace": namespace}])
+        } else {
+            json!([{"namespace": namespace, "name": "one"}, {"namespace": namespace, "name": "marker"}])
+        };
         world.policy("Correct", json!({"releases": names})).await;
         let marker = Marker::install(&world).await;
         world.start_hub(&[]);

@@ -27,7 +27,9 @@ async fn a_path_that_is_undone_again_and_again_is_left_alone() {
     for (index, fight) in fights.iter().enumerate() {
         let namespace = &format!("fight-{index}");
         let mut world = World::new(namespace).await;
-        Release::new(&world, "web", fight.style).install(&[deployment(namespace, "web", 2), configmap(namespace, "settings", "color", "blue")]).await;
+        Release::new(&world, "web", fight.style)
+            .install(&[deployment(namespace, "web", 2), configmap(namespace, "settings", "color", "blue")])
+            .await;
         world.policy("Correct", fight.policy.clone()).await;
         world.start_hub(&[]);
         world.wait_in_sync("web").await;
@@ -41,7 +43,9 @@ async fn a_path_that_is_undone_again_and_again_is_left_alone() {
         let last = (fight.value)(fight.corrections);
         rival.merge_patch(&target, &json!({"spec": {"replicas": last}})).await.unwrap();
         let report = world
-            .wait_report(Some("web"), "contested", |status| finding(status, "Deployment", "web").is_some_and(|finding| finding["verdict"] == "Contested"))
+            .wait_report(Some("web"), "contested", |status| {
+                finding(status, "Deployment", "web").is_some_and(|finding| finding["verdict"] == "Contested")
+            })
             .await;
         let found = finding(&report["status"], "Deployment", "web").unwrap();
         assert_eq!((&found["action"], &found["reason"]), (&json!("Reported"), &json!("Contested")), "{found}");
@@ -52,7 +56,13 @@ async fn a_path_that_is_undone_again_and_again_is_left_alone() {
 
         // Everything else of the object and of the release is still healed.
         let kubectl = world.writer("kubectl-edit");
-        kubectl.strategic_patch(&target, &json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "registry.example/evil:1"}]}}}})).await.unwrap();
+        kubectl
+            .strategic_patch(
+                &target,
+                &json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "registry.example/evil:1"}]}}}}),
+            )
+            .await
+            .unwrap();
         wait_live(&world, &kubectl, &target, "/spec/template/spec/containers/0/image", &json!("registry.example/web:1.0")).await;
         let settings = Target::configmap(namespace, "settings");
         kubectl.merge_patch(&settings, &json!({"data": {"color": "red"}})).await.unwrap();
@@ -61,13 +71,13 @@ async fn a_path_that_is_undone_again_and_again_is_left_alone() {
 
         // One write a correction; the sibling's took one more, or two where its ownership had to be moved back.
         let writes = writes_to(world.workload, mark, &target).await;
-        let sibling = writes.len() as u32 - fight.corrections;
+        let sibling = u32::try_from(writes.len()).unwrap() - fight.corrections;
         assert!((1..=2).contains(&sibling), "{:?}", lines(&writes));
         wait_event(&world, "DriftContested", "rival-operator").await;
         world
             .wait("the contest is counted", async || {
                 let contested = metric(&world, "holdfast_contested_paths").await?;
-                ensure!(contested == 1.0, "{contested}");
+                ensure!(contested == 1, "{contested}");
                 Ok(())
             })
             .await;

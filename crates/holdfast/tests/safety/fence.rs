@@ -26,7 +26,9 @@ async fn a_running_operation_keeps_every_write_back_and_a_new_revision_counts() 
         let mark = world.workload.audit_mark().await.unwrap();
         release.record(2, "pending-upgrade", &green).await;
         world
-            .wait_report(Some("web"), "pending", |status| condition(status, "InSync") == "Unknown" && reason(status, "InSync") == "ReleasePending")
+            .wait_report(Some("web"), "pending", |status| {
+                condition(status, "InSync") == "Unknown" && reason(status, "InSync") == "ReleasePending"
+            })
             .await;
         kubectl.merge_patch(&target, &json!({"data": {"color": "red"}})).await.unwrap();
         marker.pass(&world).await;
@@ -42,7 +44,9 @@ async fn a_running_operation_keeps_every_write_back_and_a_new_revision_counts() 
         }
         release.record(2, "deployed", &green).await;
         release.record(1, "superseded", &blue).await;
-        world.wait_report(Some("web"), "revision 2", |status| status["source"]["revision"] == 2 && condition(status, "InSync") == "True").await;
+        world
+            .wait_report(Some("web"), "revision 2", |status| status["source"]["revision"] == 2 && condition(status, "InSync") == "True")
+            .await;
         kubectl.merge_patch(&target, &json!({"data": {"color": "red"}})).await.unwrap();
         wait_live(&world, &kubectl, &target, "/data/color", &json!("green")).await;
         let writes = writes_to(world.workload, mark, &target).await;
@@ -53,7 +57,9 @@ async fn a_running_operation_keeps_every_write_back_and_a_new_revision_counts() 
         release.forget(1).await;
         release.forget(2).await;
         world
-            .wait_report(Some("web"), "vanished", |status| condition(status, "InSync") == "Unknown" && reason(status, "InSync") == "RecordsVanished")
+            .wait_report(Some("web"), "vanished", |status| {
+                condition(status, "InSync") == "Unknown" && reason(status, "InSync") == "RecordsVanished"
+            })
             .await;
         kubectl.merge_patch(&target, &json!({"data": {"color": "red"}})).await.unwrap();
         kubectl.delete(&target).await.unwrap();
@@ -146,7 +152,11 @@ async fn every_state_but_deployed_keeps_the_hands_off() {
         assert!(writes.is_empty(), "{status}: {:?}", lines(&writes));
     }
     // Findings of the failed one are still reported, against what was deployed last.
-    world.wait_report(Some("failed"), "drift below a failed upgrade", |status| status["summary"]["drifted"] == 1 && reason(status, "InSync") == "ReleaseFailed").await;
+    world
+        .wait_report(Some("failed"), "drift below a failed upgrade", |status| {
+            status["summary"]["drifted"] == 1 && reason(status, "InSync") == "ReleaseFailed"
+        })
+        .await;
     // Unless the policy says which revision counts.
     world.policy("Correct", json!({"onFailedRelease": "LastDeployed"})).await;
     wait_live(&world, &kubectl, &Target::configmap(namespace, "failed"), "/data/color", &json!("blue")).await;

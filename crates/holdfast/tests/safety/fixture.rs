@@ -62,7 +62,7 @@ impl Release {
 
     /// Writes the record of a revision.
     pub async fn record(&self, revision: u32, status: &str, objects: &[Value]) {
-        let manifest: String = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+        let manifest = objects.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n");
         let extra = if self.style == Style::ServerSide { json!({"apply_method": "ssa"}) } else { json!({}) };
         let secret = release::secret(&self.name, &self.namespace, revision, status, &manifest, &extra).unwrap();
         self.plane.put_release(&secret).await.unwrap();
@@ -171,7 +171,9 @@ pub async fn reports(world: &World) -> Result<Vec<Value>> {
 
 /// The report about a cluster itself.
 pub async fn cluster_report(world: &World, cluster: &str) -> Result<Value> {
-    let of_cluster = |report: &Value| report["status"]["source"]["kind"] == "Cluster" && report["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == cluster;
+    let of_cluster = |report: &Value| {
+        report["status"]["source"]["kind"] == "Cluster" && report["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == cluster
+    };
     reports(world).await?.into_iter().find(of_cluster).with_context(|| format!("no report about {cluster}"))
 }
 
@@ -207,7 +209,7 @@ pub async fn wait_event(world: &World, reason: &str, note: &str) {
 }
 
 /// The value of a sample of `/metrics`, given with its labels as it is printed.
-pub async fn metric(world: &World, sample: &str) -> Result<f64> {
+pub async fn metric(world: &World, sample: &str) -> Result<u64> {
     let page = world.metrics().await;
     let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ').map(str::to_owned));
     line.with_context(|| format!("no sample {sample}"))?.trim().parse().context("a number")

@@ -76,7 +76,8 @@ async fn a_refused_kubeconfig_is_named_and_touches_no_other_cluster() {
     world.policy("Correct", json!({})).await;
     world.start_hub(&["--deny-server", DENIED]);
 
-    let rejected: Vec<(&str, &str)> = rows.iter().map(|(cluster, _, word)| (*cluster, *word)).chain([("other-key", "MissingKey")]).collect();
+    let rejected: Vec<(&str, &str)> =
+        rows.iter().map(|(cluster, _, word)| (*cluster, *word)).chain([("other-key", "MissingKey")]).collect();
     for (cluster, word) in rejected.iter().copied().chain([("no-secret", "KubeconfigMissing")]) {
         wait_cluster(&world, cluster, word, |status| {
             reason(status, "Ready") == word
@@ -87,14 +88,17 @@ async fn a_refused_kubeconfig_is_named_and_touches_no_other_cluster() {
         })
         .await;
     }
-    wait_cluster(&world, "nobody-listens", "unreachable", |status| condition(status, "Reachable") == "False" && reason(status, "InSync") == "ClusterUnreachable").await;
+    wait_cluster(&world, "nobody-listens", "unreachable", |status| {
+        condition(status, "Reachable") == "False" && reason(status, "InSync") == "ClusterUnreachable"
+    })
+    .await;
     let words: std::collections::BTreeSet<&str> = rejected.iter().map(|(_, word)| *word).collect();
     for word in words {
-        let clusters = rejected.iter().filter(|(_, other)| *other == word).count();
+        let clusters = rejected.iter().filter(|(_, other)| *other == word).count() as u64;
         world
             .wait(&format!("{word} is counted"), async || {
                 let count = metric(&world, &format!("holdfast_kubeconfig_rejected_total{{reason=\"{word}\"}}")).await?;
-                ensure!(count == clusters as f64, "{count} instead of {clusters}");
+                ensure!(count == clusters, "{count} instead of {clusters}");
                 Ok(())
             })
             .await;
@@ -106,10 +110,16 @@ async fn a_refused_kubeconfig_is_named_and_touches_no_other_cluster() {
                 for kind in ["Cluster", "DriftReport"] {
                     let found = events.iter().any(|event| {
                         event["regarding"]["kind"] == kind
-                            && event["regarding"]["name"].as_str().is_some_and(|name| name == *cluster || name.starts_with(&format!("{cluster}.")) || name.starts_with(&format!("{cluster}-")))
+                            && event["regarding"]["name"].as_str().is_some_and(|name| {
+                                name == *cluster || name.starts_with(&format!("{cluster}.")) || name.starts_with(&format!("{cluster}-"))
+                            })
                             && event["note"].as_str().is_some_and(|note| note.starts_with(word))
                     });
-                    ensure!(found, "{cluster} {kind}: {:?}", events.iter().map(|event| (&event["regarding"]["name"], &event["note"])).collect::<Vec<_>>());
+                    ensure!(
+                        found,
+                        "{cluster} {kind}: {:?}",
+                        events.iter().map(|event| (&event["regarding"]["name"], &event["note"])).collect::<Vec<_>>()
+                    );
                 }
             }
             Ok(())
@@ -124,7 +134,8 @@ async fn a_refused_kubeconfig_is_named_and_touches_no_other_cluster() {
 
     // A repaired Secret connects, under a policy that would also let it write.
     world.mgmt.capi_kubeconfig(namespace, "exec", &good).await.unwrap();
-    wait_cluster(&world, "exec", "connected", |status| condition(status, "Reachable") == "True" && condition(status, "Ready") == "True").await;
+    wait_cluster(&world, "exec", "connected", |status| condition(status, "Reachable") == "True" && condition(status, "Ready") == "True")
+        .await;
     // One that is spoilt while connected ends the connection: nothing is asked or written any more.
     world.mgmt.capi_kubeconfig(namespace, "c", &rows[0].1).await.unwrap();
     wait_cluster(&world, "c", "rejected", |status| reason(status, "Ready") == "Exec").await;
@@ -137,7 +148,13 @@ async fn a_refused_kubeconfig_is_named_and_touches_no_other_cluster() {
     world.mgmt.capi_kubeconfig(namespace, "c", &good_again).await.unwrap();
     wait_cluster(&world, "c", "connected again", |status| condition(status, "Reachable") == "True").await;
 
-    let everything = format!("{:?}{:?}{}{}", reports(&world).await.unwrap(), events(&world, "KubeconfigRejected").await.unwrap(), world.log(), world.metrics().await);
+    let everything = format!(
+        "{:?}{:?}{}{}",
+        reports(&world).await.unwrap(),
+        events(&world, "KubeconfigRejected").await.unwrap(),
+        world.log(),
+        world.metrics().await
+    );
     assert!(!everything.contains(CANARY), "a value of a kubeconfig came out");
     assert!(cluster_report(&world, "exec").await.is_ok());
 }

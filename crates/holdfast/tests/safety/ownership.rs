@@ -11,16 +11,25 @@ use crate::{
 
 #[tokio::test]
 async fn corrections_are_written_as_the_release_s_own_manager() {
-    for (index, (manager, style)) in [("manager", Style::ServerSide), ("manager", Style::ClientSide), ("helm-controller", Style::ServerSide)].into_iter().enumerate() {
+    for (index, (manager, style)) in
+        [("manager", Style::ServerSide), ("manager", Style::ClientSide), ("helm-controller", Style::ServerSide)].into_iter().enumerate()
+    {
         let namespace = &format!("own-manager-{index}");
         let mut world = World::new(namespace).await;
         let release = Release { manager, ..Release::new(&world, "web", style) };
-        release.install(&[deployment(namespace, "web", 2), configmap(namespace, "settings", "color", "blue"), configmap(namespace, "gone", "color", "blue")]).await;
+        release
+            .install(&[
+                deployment(namespace, "web", 2),
+                configmap(namespace, "settings", "color", "blue"),
+                configmap(namespace, "gone", "color", "blue"),
+            ])
+            .await;
         world.policy("Correct", json!({})).await;
         world.start_hub(&[]);
         world.wait_in_sync("web").await;
         let kubectl = world.writer("kubectl-edit");
-        let targets = [Target::deployment(namespace, "web"), Target::configmap(namespace, "settings"), Target::configmap(namespace, "gone")];
+        let targets =
+            [Target::deployment(namespace, "web"), Target::configmap(namespace, "settings"), Target::configmap(namespace, "gone")];
         let mut before = Vec::new();
         for target in &targets {
             before.push(managed_fields_without_times(&kubectl.get(target).await.unwrap()));
@@ -33,7 +42,9 @@ async fn corrections_are_written_as_the_release_s_own_manager() {
         wait_live(&world, &kubectl, &targets[1], "/data/color", &json!("blue")).await;
         wait_live(&world, &kubectl, &targets[2], "/data/color", &json!("blue")).await;
         let report = world
-            .wait_report(Some("web"), "all of it is told", |status| status["summary"]["corrected"] == 3 && condition(status, "InSync") == "True")
+            .wait_report(Some("web"), "all of it is told", |status| {
+                status["summary"]["corrected"] == 3 && condition(status, "InSync") == "True"
+            })
             .await;
         for (target, before) in targets.iter().zip(before) {
             let after = managed_fields_without_times(&kubectl.get(target).await.unwrap());
@@ -41,7 +52,7 @@ async fn corrections_are_written_as_the_release_s_own_manager() {
         }
         let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
         assert_eq!(writes.len(), 3, "{:?}", lines(&writes));
-        for write in writes.iter() {
+        for write in &writes {
             assert!(write.uri.contains(&format!("fieldManager={manager}")), "{}", write.uri);
         }
         let path = path_of(finding(&report["status"], "Deployment", "web").unwrap(), "/spec/replicas").unwrap().clone();
@@ -76,6 +87,23 @@ fn secret(namespace: &str, name: &str, password: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "stringData": {"password": password}})
 }
 
+/// What a forged record claims of an object: every value another one.
+fn spoilt(object: &Value) -> Value {
+    let mut object = object.clone();
+    let evil = [("subjects", json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "evil"}])), ("rules", json!([]))];
+    for (field, value) in evil {
+        if let Some(there) = object.get_mut(field) {
+            *there = value;
+        }
+    }
+    for field in ["data", "stringData"] {
+        for value in object.get_mut(field).and_then(Value::as_object_mut).into_iter().flat_map(|members| members.values_mut()) {
+            *value = json!("evil");
+        }
+    }
+    object
+}
+
 #[tokio::test]
 async fn a_forged_record_makes_nobody_write() {
     let namespace = "forged";
@@ -104,26 +132,7 @@ async fn a_forged_record_makes_nobody_write() {
 
     // What the record claims of them.
     let mut claimed = vec![own.clone()];
-    for object in theirs.iter().chain([&of_neighbour]) {
-        let mut object = object.clone();
-        for (field, value) in [("subjects", json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "evil"}])), ("rules", json!([]))] {
-            if object.get(field).is_some() {
-                object[field] = value;
-            }
-        }
-        for field in ["data", "stringData"] {
-            for (_, value) in object[field].as_object_mut().into_iter().flatten() {
-                *value = json!("evil");
-            }
-        }
-        if object["stringData"].is_null() {
-            object.as_object_mut().unwrap().remove("stringData");
-        }
-        if object["data"].is_null() {
-            object.as_object_mut().unwrap().remove("data");
-        }
-        claimed.push(object);
-    }
+    claimed.extend(theirs.iter().chain([&of_neighbour]).map(spoilt));
     // What is not there and a release may not bring about on its own word.
     let missing = [
         binding("ClusterRoleBinding", None, "forged-new-admins"),
@@ -141,7 +150,12 @@ async fn a_forged_record_makes_nobody_write() {
     world.start_hub(&[]);
 
     let count = |status: &Value, verdict: &str| {
-        status["findings"].as_array().into_iter().flatten().filter(|finding| finding["verdict"] == verdict && finding["reason"] == "NotOwned").count()
+        status["findings"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|finding| finding["verdict"] == verdict && finding["reason"] == "NotOwned")
+            .count()
     };
     let all_refused = |status: &Value| count(status, "Unknown") == theirs.len() + 1 && count(status, "Missing") == missing.len();
     world.wait_report(Some("forged"), "everything forged is not owned", all_refused).await;
@@ -153,7 +167,9 @@ async fn a_forged_record_makes_nobody_write() {
     let report = world.wait_report(Some("forged"), "still not owned", all_refused).await;
     let text = report.to_string();
     assert!(!text.contains("of the victim"), "a Secret's value in a report");
-    let writes = hub_writes(world.workload, mark).await.filter(|call| call.namespace == namespace || call.namespace == elsewhere || call.uri.contains("forged"));
+    let writes = hub_writes(world.workload, mark)
+        .await
+        .filter(|call| call.namespace == namespace || call.namespace == elsewhere || call.uri.contains("forged"));
     assert_eq!(writes.len(), 1, "the own ConfigMap alone: {:?}", lines(&writes));
 
     // The policy's word makes the missing ones the release's business, and never what belongs to others.
@@ -177,8 +193,18 @@ async fn a_forged_record_makes_nobody_write() {
             })
             .await;
     }
-    world.wait_report(Some("forged"), "what belongs to others is untouched", |status| count(status, "Unknown") == theirs.len() + 1 && status["summary"]["missing"] == 0).await;
-    for target in [Target::clusterrole_binding("forged-admins"), Target::clusterrole("forged-readers"), Target::secret(elsewhere, "vault"), Target::role_binding(namespace, "operators"), Target::configmap(namespace, "of-neighbour")] {
+    world
+        .wait_report(Some("forged"), "what belongs to others is untouched", |status| {
+            count(status, "Unknown") == theirs.len() + 1 && status["summary"]["missing"] == 0
+        })
+        .await;
+    for target in [
+        Target::clusterrole_binding("forged-admins"),
+        Target::clusterrole("forged-readers"),
+        Target::secret(elsewhere, "vault"),
+        Target::role_binding(namespace, "operators"),
+        Target::configmap(namespace, "of-neighbour"),
+    ] {
         let writes = writes_to(world.workload, mark, &target).await.filter(|call| call.verb != "create");
         assert!(writes.is_empty(), "{:?}", lines(&writes));
     }
@@ -204,12 +230,21 @@ async fn what_one_release_was_seen_to_own_is_not_the_next_one_s() {
     let claimed = [configmap(namespace, "own", "color", "blue"), evil];
     forged.record(1, "superseded", &claimed[..1]).await;
     forged.record(2, "deployed", &claimed).await;
-    world.wait_report(Some("forged"), "conflict", |status| finding(status, "ClusterRole", "inherited-readers").is_some_and(|finding| finding["reason"] == "SelfConflict")).await;
+    world
+        .wait_report(Some("forged"), "conflict", |status| {
+            finding(status, "ClusterRole", "inherited-readers").is_some_and(|finding| finding["reason"] == "SelfConflict")
+        })
+        .await;
     legitimate.record(1, "uninstalling", &[reader]).await;
     world.writer("helm").delete(&Target::clusterrole("inherited-readers")).await.unwrap();
     legitimate.forget(1).await;
-    world.wait_report(Some("forged"), "not owned", |status| finding(status, "ClusterRole", "inherited-readers").is_some_and(|finding| finding["reason"] == "NotOwned")).await;
-    let writes = writes_to(world.workload, mark, &Target::clusterrole("inherited-readers")).await.filter(|call| call.uri.contains("clusterroles"));
+    world
+        .wait_report(Some("forged"), "not owned", |status| {
+            finding(status, "ClusterRole", "inherited-readers").is_some_and(|finding| finding["reason"] == "NotOwned")
+        })
+        .await;
+    let writes =
+        writes_to(world.workload, mark, &Target::clusterrole("inherited-readers")).await.filter(|call| call.uri.contains("clusterroles"));
     let writes = writes.filter(|call| call.name == "inherited-readers" || call.verb == "create" && call.uri.contains("fieldManager=helm"));
     assert!(writes.is_empty(), "{:?}", lines(&writes));
     assert!(world.writer("helm").find(&Target::clusterrole("inherited-readers")).await.unwrap().is_none());

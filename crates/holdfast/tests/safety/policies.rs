@@ -45,14 +45,17 @@ async fn nonsense_is_refused_by_the_api_server() {
 }
 
 /// Waits until a policy's condition says what is wanted about its present generation.
-async fn wait_accepted(world: &World, name: &str, status: &str, word: &str) {
+async fn wait_accepted(world: &World, name: &str, status: &str, because: &str) {
     let platform = world.mgmt.writer("platform").unwrap();
     world
         .wait(&format!("policy {name} is accepted: {status}"), async || {
             let policy = platform.get(&target(&world.namespace, name)).await?;
             let condition = policy["status"]["conditions"].as_array().and_then(|all| all.first()).context("no condition")?;
             ensure!(
-                condition["type"] == "Accepted" && condition["status"] == status && condition["reason"] == word && policy["status"]["observedGeneration"] == policy["metadata"]["generation"],
+                condition["type"] == "Accepted"
+                    && condition["status"] == status
+                    && condition["reason"] == because
+                    && policy["status"]["observedGeneration"] == policy["metadata"]["generation"],
                 "{}",
                 policy["status"]
             );
@@ -109,7 +112,11 @@ async fn a_policy_with_one_wrong_field_does_nothing_at_all() {
     wait_accepted(&world, "recreate", "False", "Unsupported").await;
     let mark = world.workload.audit_mark().await.unwrap();
     kubectl.merge_patch(&settings, &json!({"data": {"color": "green"}})).await.unwrap();
-    world.wait_report(Some("web"), "drifted", |status| finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["verdict"] == "Drifted")).await;
+    world
+        .wait_report(Some("web"), "drifted", |status| {
+            finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["verdict"] == "Drifted")
+        })
+        .await;
     let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
     assert!(writes.is_empty(), "{:?}", lines(&writes));
 }
@@ -126,7 +133,9 @@ async fn modes_and_suspension_change_while_the_hub_runs() {
     let kubectl = world.writer("kubectl-edit");
     let settings = Target::configmap(namespace, "settings");
     let paint = async |color: &str| _ = kubectl.merge_patch(&settings, &json!({"data": {"color": color}})).await.unwrap();
-    let drifted = |status: &Value| finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["verdict"] == "Drifted" && finding["action"] == "Reported");
+    let drifted = |status: &Value| {
+        finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["verdict"] == "Drifted" && finding["action"] == "Reported")
+    };
     let mark = world.workload.audit_mark().await.unwrap();
     let written = async || hub_writes(world.workload, mark).await.in_namespace(namespace).len();
 
@@ -137,7 +146,9 @@ async fn modes_and_suspension_change_while_the_hub_runs() {
     assert_eq!(written().await, 0);
     world.policy("Correct", json!({"suspend": true})).await;
     world
-        .wait_report(Some("web"), "suspended", |status| drifted(status) && finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["reason"] == "Suspended"))
+        .wait_report(Some("web"), "suspended", |status| {
+            drifted(status) && finding(status, "ConfigMap", "settings").is_some_and(|finding| finding["reason"] == "Suspended")
+        })
         .await;
     assert_eq!(written().await, 0);
     world.policy("Correct", json!({"suspend": false})).await;
@@ -187,13 +198,17 @@ async fn the_highest_policy_decides_and_the_default_only_warns() {
     }
     wait_live(&world, &kubectl, &Target::configmap(namespace, "low"), "/data/color", &json!("blue")).await;
     for name in ["both", "nobody"] {
-        world.wait_report(Some(name), "reported", |status| status["summary"]["drifted"] == 1 && condition(status, "InSync") == "False").await;
+        world
+            .wait_report(Some(name), "reported", |status| status["summary"]["drifted"] == 1 && condition(status, "InSync") == "False")
+            .await;
         assert_eq!(live(&kubectl, &Target::configmap(namespace, name), "/data/color").await, json!("red"));
     }
     let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
     assert!(writes.len() == 1 && writes.iter().all(|call| call.name == "low"), "{:?}", lines(&writes));
     world
-        .wait("the policies count what they decide about", async || counts(&world, &[("low", 1, 1), ("high", 1, 1), ("other-cluster", 0, 0)]).await)
+        .wait("the policies count what they decide about", async || {
+            counts(&world, &[("low", 1, 1), ("high", 1, 1), ("other-cluster", 0, 0)]).await
+        })
         .await;
 
     // The other way round.
@@ -207,7 +222,10 @@ async fn counts(world: &World, wanted: &[(&str, i64, i64)]) -> Result<()> {
     let platform = world.mgmt.writer("platform")?;
     for (name, clusters, releases) in wanted {
         let status = platform.get(&target(&world.namespace, name)).await?["status"].take();
-        ensure!(status["clusters"].as_i64().unwrap_or(0) == *clusters && status["releases"].as_i64().unwrap_or(0) == *releases, "{name}: {status}");
+        ensure!(
+            status["clusters"].as_i64().unwrap_or(0) == *clusters && status["releases"].as_i64().unwrap_or(0) == *releases,
+            "{name}: {status}"
+        );
     }
     Ok(())
 }

@@ -30,7 +30,11 @@ async fn a_missing_job_or_pod_is_reported_and_not_run_again() {
         world.wait_in_sync("web").await;
         let mark = world.workload.audit_mark().await.unwrap();
 
-        let (job, pod, cron) = (Target::job(namespace, "migrate"), Target::pod(namespace, "probe"), Target::custom("batch", "v1", "cronjobs", namespace, "nightly"));
+        let (job, pod, cron) = (
+            Target::job(namespace, "migrate"),
+            Target::pod(namespace, "probe"),
+            Target::custom("batch", "v1", "cronjobs", namespace, "nightly"),
+        );
         let settings = Target::configmap(namespace, "settings");
         // A Job is kept for its dependents unless told otherwise; there is nobody here to remove them.
         let once = json!([{"op": "remove", "path": "/metadata/finalizers"}]);
@@ -45,10 +49,16 @@ async fn a_missing_job_or_pod_is_reported_and_not_run_again() {
         // What may run again comes back.
         wait_live(&world, &admin, &settings, "/data/color", &json!("blue")).await;
         wait_live(&world, &admin, &cron, "/spec/schedule", &json!("0 3 * * *")).await;
-        let report = world.wait_report(Some("web"), "both missing", |status| status["summary"]["missing"] == 2 && condition(status, "InSync") == "False").await;
+        let report = world
+            .wait_report(Some("web"), "both missing", |status| status["summary"]["missing"] == 2 && condition(status, "InSync") == "False")
+            .await;
         for (kind, target) in [("Job", &job), ("Pod", &pod)] {
             let found = finding(&report["status"], kind, &target.name).unwrap();
-            assert_eq!((&found["verdict"], &found["action"], &found["reason"]), (&json!("Missing"), &json!("Reported"), &json!("RunOnce")), "{found}");
+            assert_eq!(
+                (&found["verdict"], &found["action"], &found["reason"]),
+                (&json!("Missing"), &json!("Reported"), &json!("RunOnce")),
+                "{found}"
+            );
             let writes = writes_to(world.workload, mark, target).await;
             assert!(writes.is_empty(), "{:?}", lines(&writes));
             assert!(admin.find(target).await.unwrap().is_none(), "{kind}");

@@ -70,7 +70,9 @@ async fn an_autoscaler_keeps_what_is_within_its_bounds() {
         for row in &rows {
             wait_live(&world, &scaler, &Target::deployment(namespace, row.name), "/spec/replicas", &json!(row.wanted)).await;
         }
-        let yields = |name: &str| rows.iter().any(|row| row.name == name && !row.elsewhere && row.scaler == (DEPLOYMENT.0, DEPLOYMENT.1, name) && row.wanted != 2);
+        let yields = |name: &str| {
+            rows.iter().any(|row| row.name == name && !row.elsewhere && row.scaler == (DEPLOYMENT.0, DEPLOYMENT.1, name) && row.wanted != 2)
+        };
         let report = world
             .wait_report(Some("web"), "in sync with the yielded replicas", |status| {
                 let deviations = status["deviations"].as_array().map_or(0, Vec::len);
@@ -85,7 +87,7 @@ async fn an_autoscaler_keeps_what_is_within_its_bounds() {
         for row in &rows {
             let target = Target::deployment(namespace, row.name);
             let writes = writes_to(world.workload, mark, &target).await;
-            assert_eq!(writes.len() > 0, row.set != row.wanted, "{style:?} {}: {:?}", row.name, lines(&writes));
+            assert_eq!(!writes.is_empty(), row.set != row.wanted, "{style:?} {}: {:?}", row.name, lines(&writes));
             assert_eq!(live(&scaler, &target, "/spec/replicas").await, json!(row.wanted), "{style:?} {}", row.name);
         }
 
@@ -136,7 +138,11 @@ async fn autoscalers_come_change_and_go() {
     platform.apply(&target, &hpa(namespace, "web", (DEPLOYMENT.0, DEPLOYMENT.1, "web"), 2, 6)).await.unwrap();
     taken_in(mark, &web).await;
     scale(&web, 5).await;
-    world.wait_report(Some("web"), "yielded", |status| status["deviations"][0]["reason"] == "Yielded" && condition(status, "InSync") == "True").await;
+    world
+        .wait_report(Some("web"), "yielded", |status| {
+            status["deviations"][0]["reason"] == "Yielded" && condition(status, "InSync") == "True"
+        })
+        .await;
     assert_eq!(live(&scaler, &web, "/spec/replicas").await, json!(5));
 
     // Narrower bounds: the nearest one, not the manifest's number.
@@ -150,12 +156,16 @@ async fn autoscalers_come_change_and_go() {
     wait_live(&world, &scaler, &web, "/spec/replicas", &json!(2)).await;
     scale(&api, 3).await;
     world
-        .wait_report(Some("web"), "the other one is yielded", |status| status["deviations"][0]["object"]["name"] == "api" && condition(status, "InSync") == "True")
+        .wait_report(Some("web"), "the other one is yielded", |status| {
+            status["deviations"][0]["object"]["name"] == "api" && condition(status, "InSync") == "True"
+        })
         .await;
 
     platform.delete(&target).await.unwrap();
     wait_live(&world, &scaler, &api, "/spec/replicas", &json!(2)).await;
-    let report = world.wait_report(Some("web"), "nothing is yielded any more", |status| status["deviations"].as_array().is_none_or(Vec::is_empty)).await;
+    let report = world
+        .wait_report(Some("web"), "nothing is yielded any more", |status| status["deviations"].as_array().is_none_or(Vec::is_empty))
+        .await;
     let found = finding(&report["status"], "Deployment", "api").unwrap();
     let path = path_of(found, "/spec/replicas").unwrap();
     assert_eq!((&path["desired"], &path["live"]), (&json!(2), &json!(3)), "{found}");

@@ -14,6 +14,10 @@ use holdfast_testkit::{
     management::{CapiVersion, HUB_USER},
     programs,
 };
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -32,6 +36,9 @@ pub async fn planes() -> (&'static ControlPlane, &'static ControlPlane) {
             mgmt.install_cluster_api_crd().await.unwrap();
             let crds = Command::new(env!("CARGO_BIN_EXE_holdfast")).arg("crds").output().unwrap();
             mgmt.apply_yaml("testkit", &String::from_utf8(crds.stdout).unwrap()).await.unwrap();
+            // The storage of a new kind answers 429 for a moment.
+            let listed = async || mgmt.kubectl(&["get", "driftreports,driftpolicies", "-A"]).await;
+            eventually("the new kinds can be listed", SOON, listed).await.unwrap();
             planes
         })
         .await;
@@ -173,15 +180,21 @@ impl World {
 
     /// The report of a release, or of the cluster for `None`, as stored now.
     pub async fn report(&self, release: Option<&str>) -> Option<Value> {
-        let list = self.mgmt.kubectl(&["get", "driftreports", "-n", &self.namespace, "-o", "json"]).await.unwrap();
-        let list: Value = serde_json::from_str(&list).unwrap();
-        list["items"].as_array().unwrap().iter().find(|report| {
+        let kind = GroupVersionKind::gvk("holdfast.dev", "v1alpha1", "DriftReport");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "driftreports");
+        let reports: Api<DynamicObject> = Api::namespaced_with(self.mgmt.admin().unwrap(), &self.namespace, &resource);
+        let list = match reports.list(&ListParams::default()).await {
+            // The kind was defined a moment ago.
+            Err(kube::Error::Api(status)) if status.code == 429 => return None,
+            list => list.unwrap(),
+        };
+        list.items.iter().map(|report| serde_json::to_value(report).unwrap()).find(|report| {
             let source = &report["status"]["source"];
             match release {
                 Some(release) => source["kind"] == "HelmRelease" && source["name"] == release,
                 None => source["kind"] == "Cluster",
             }
-        }).cloned()
+        })
     }
 
     /// Waits until the report of a release satisfies `wanted`; panics with the report and the hub's log otherwise.

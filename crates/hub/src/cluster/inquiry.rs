@@ -202,7 +202,8 @@ impl Examiner {
             facts.live_text = text;
         }
         let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts };
-        inquiry.run().await
+        // Large: most objects never get past the first comparison.
+        Box::pin(inquiry.run()).await
     }
 }
 

@@ -59,10 +59,13 @@ impl Queue {
             self.again.insert(id, entry);
             return;
         }
-        if let Some(old) = self.entries.get(&id) {
+        if let Some(old) = self.entries.get_mut(&id) {
+            // Whoever asks without a condition gets a judgement, whatever was asked for before.
+            old.only_if_news &= only_if_news;
             if old.at <= at {
                 return;
             }
+            entry.only_if_news = old.only_if_news;
             self.due.remove(&(old.at, old.sequence, id));
         }
         self.due.insert((at, self.sequence, id));
@@ -154,6 +157,20 @@ mod tests {
         assert!(queue.pop(now).unwrap().only_if_news);
         queue.done(id("a"));
         assert_eq!((queue.len(), queue.in_flight()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn asking_for_a_judgement_is_more_than_telling_of_an_event() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for later in [Duration::ZERO, Duration::from_secs(1)] {
+            queue.notice(id("a"), now);
+            queue.pop(now).unwrap();
+            queue.notice(id("a"), now);
+            queue.done(id("a"));
+            queue.push(id("a"), now + later, now);
+            assert!(!queue.pop(now).unwrap().only_if_news);
+            queue.done(id("a"));
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -188,7 +188,7 @@ mod tests {
             hpa("t", "apps/v1", "Deployment", "web", Some(2)),
             hpa("t", "apps/v1", "Deployment", "api", Some(2)),
         );
-        assert_eq!(scalers.put(web.clone()), [web.clone()]);
+        assert_eq!(scalers.put(web.clone()), std::slice::from_ref(&web));
         assert!(scalers.put(web.clone()).is_empty(), "its status changed");
         assert_eq!(scalers.put(wider.clone()), [web, wider.clone()]);
         assert_eq!(scalers.put(api.clone()), [wider.clone(), api.clone()], "the one it left, too");

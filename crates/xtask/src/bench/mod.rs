@@ -62,7 +62,7 @@ async fn bench(arguments: &Arguments) -> Result<()> {
     let folder = programs::workspace()?.join("target/bench");
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     say("building holdfast, release profile");
-    let program = hub::build(Profile::Release)?;
+    let program = hub::build(Profile::Release).await?;
     say("starting a management and two workload clusters");
     let fleet = Fleet::start(&["helm3", "helm4"]).await?;
     let table = measure(&fleet, &program, &folder, arguments.edits).await;

@@ -57,7 +57,7 @@ async fn demo(arguments: &Arguments) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let mut terminal = Terminal::new();
     terminal.title("Holdfast: what was deployed stays as it was declared");
-    let program = terminal.work("build", "the program holdfast", async { hub::build(Profile::Dev) }).await?;
+    let program = terminal.work("build", "the program holdfast", hub::build(Profile::Dev)).await?;
     let clusters = "management, east and west: kube-apiserver and etcd on 127.0.0.1";
     let fleet = terminal.work("clusters", clusters, Box::pin(Fleet::start(&[EAST, WEST]))).await?;
     let ended = play(&mut terminal, &fleet, &program, &folder, arguments.keep).await;
