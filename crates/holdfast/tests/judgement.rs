@@ -6,6 +6,8 @@ mod support;
 
 #[path = "judgement/admission.rs"]
 mod admission;
+#[path = "judgement/at_rest.rs"]
+mod at_rest;
 #[path = "judgement/autoscalers.rs"]
 mod autoscalers;
 #[path = "judgement/case.rs"]
@@ -16,8 +18,6 @@ mod documents;
 mod managers;
 #[path = "judgement/owners.rs"]
 mod owners;
-#[path = "judgement/rest.rs"]
-mod rest;
 #[path = "judgement/secrets.rs"]
 mod secrets;
 #[path = "judgement/server_values.rs"]

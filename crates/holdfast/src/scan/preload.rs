@@ -23,6 +23,9 @@ const WORTH_A_LIST: usize = 4;
 /// Lists at the same time. Each may hold many megabytes.
 const LISTS: usize = 2;
 
+/// A kind and a namespace.
+type Place = (Arc<Gvk>, Option<Arc<str>>);
+
 /// Live objects as text, by id.
 #[derive(Debug, Default)]
 pub struct Preloaded(HashMap<StateId, Bytes>);
@@ -31,7 +34,7 @@ impl Preloaded {
     /// Reads what lists can tell about the declared objects. A list that fails leaves its objects to be read one by one, where the
     /// failure shows.
     pub async fn read(client: &ApiClient, objects: impl Iterator<Item = &Arc<Guarded>>) -> Self {
-        let mut groups: BTreeMap<(Arc<Gvk>, Option<Arc<str>>), Vec<&Arc<Guarded>>> = BTreeMap::new();
+        let mut groups: BTreeMap<Place, Vec<&Arc<Guarded>>> = BTreeMap::new();
         for object in objects {
             groups.entry((Arc::clone(&object.key.gvk), object.key.namespace.clone())).or_default().push(object);
         }

@@ -1,6 +1,12 @@
 //! Drift of a Helm 3 and a Helm 4 release is found, named and put back without a trace; under `Warn` it is only reported.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "clippy allows it in test functions, not in their helpers")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy allows it in test functions, not in their helpers"
+)]
 
 mod drifts;
 #[path = "../support/mod.rs"]
@@ -36,33 +42,44 @@ async fn warn_reports_drift_of_a_helm_4_release_and_touches_nothing() {
     is_reported("warn4", Helm::V4).await;
 }
 
-/// One drift after the other under `Correct`.
+/// Drift by drift under `Correct`, at most one of an object at a time.
 async fn goes_back(name: &str, helm: Helm) {
     let mut world = World::new(name).await;
     let twins = Twins::install(&world, helm).await;
     world.policy("Correct", json!({})).await;
     world.start_hub(&[]);
     world.wait_in_sync("web").await;
-    let node_port = node_port(&world).await;
+    let mut node_port = node_port(&world).await;
     let start = world.workload.audit_mark().await.unwrap();
     let (mut corrections, mut writes) = (0, 0);
-    for drift in drifts::fields().iter().chain(&drifts::keys_and_removals()).chain(&drifts::deletions()) {
+    for wave in waves(drifts::fields().into_iter().chain(drifts::keys_and_removals()).chain(drifts::deletions())) {
+        let what: Vec<&str> = wave.iter().map(|drift| drift.editor).collect();
+        let what = what.join(", ");
         let mark = world.workload.audit_mark().await.unwrap();
-        drift.make(&world.writer(drift.editor), name).await;
-        let report = world.wait_report(Some("web"), drift.editor, |status| is_corrected(status, drift)).await;
-        assert_named(drift, finding(&report["status"], drift.kind, drift.object).unwrap());
-        let calls = of_objects(&world, mark).await;
-        let expected = drift.calls[usize::from(helm == Helm::V4)];
-        let of_kinds = [calls.len(), calls.gets().len(), calls.lists().len(), calls.writes().len()];
-        let moved = usize::from(expected == 6);
-        assert_eq!(of_kinds, [expected, 1, 1, 1 + moved], "{}:\n{calls}", drift.editor);
-        assert_recorded(drift, &report["status"]);
-        corrections += 1;
-        writes += calls.writes().len();
-        if !drift.deletes() {
-            assert_eq!(self::node_port(&world).await, node_port, "{}: the port the cluster handed out stays", drift.editor);
+        for drift in &wave {
+            drift.make(&world.writer(drift.editor), name).await;
         }
-        twins.assert_equal(&world, drift).await;
+        let report = world.wait_report(Some("web"), &what, |status| wave.iter().all(|drift| is_corrected(status, drift))).await;
+        let calls = of_objects(&world, mark).await;
+        let expected: Vec<usize> = wave.iter().map(|drift| drift.calls[usize::from(helm == Helm::V4)]).collect();
+        let (count, moves) = (wave.len(), expected.iter().filter(|calls| **calls == 6).count());
+        assert_eq!(
+            [calls.len(), calls.gets().len(), calls.lists().len(), calls.writes().len()],
+            [expected.iter().sum(), count, count, count + moves],
+            "{what}:\n{calls}"
+        );
+        corrections += count;
+        writes += count + moves;
+        for drift in &wave {
+            assert_named(drift, finding(&report["status"], drift.kind, drift.object).unwrap());
+            assert_recorded(drift, &report["status"]);
+            twins.assert_equal(&world, drift).await;
+        }
+        let port = self::node_port(&world).await;
+        if !what.contains("deleted-service") {
+            assert_eq!(port, node_port, "{what}: the port the cluster handed out stays");
+        }
+        node_port = port;
     }
     assert_eq!(of_objects(&world, start).await.writes().len(), writes, "and no write afterwards");
     twins.assert_all_equal(&world, "corrected").await;
@@ -79,11 +96,26 @@ async fn goes_back(name: &str, helm: Helm) {
     twins.upgrade_and_roll_back(&world).await;
 }
 
-/// The last correction the report lists is this one.
+/// The drifts in as few groups as keep those of one object apart and in order.
+fn waves(drifts: impl Iterator<Item = Drift>) -> Vec<Vec<Drift>> {
+    let mut waves: Vec<Vec<Drift>> = Vec::new();
+    for drift in drifts {
+        let is_of_object = |wave: &Vec<Drift>| wave.iter().any(|other| (other.kind, other.object) == (drift.kind, drift.object));
+        let next = waves.iter().rposition(is_of_object).map_or(0, |last| last + 1);
+        if next == waves.len() {
+            waves.push(Vec::new());
+        }
+        waves[next].push(drift);
+    }
+    waves
+}
+
+/// The last correction of the object that the report lists is this one.
 fn assert_recorded(drift: &Drift, status: &Value) {
-    let last = status["corrections"].as_array().and_then(|corrections| corrections.last()).unwrap();
+    let is_of_object = |record: &&Value| record["object"]["kind"] == drift.kind && record["object"]["name"] == drift.object;
+    let last = status["corrections"].as_array().unwrap().iter().rfind(is_of_object).unwrap();
     let outcome = if drift.deletes() { "Recreated" } else { "Corrected" };
-    assert_eq!((&last["object"]["kind"], &last["object"]["name"], &last["outcome"]), (&json!(drift.kind), &json!(drift.object), &json!(outcome)));
+    assert_eq!(last["outcome"], outcome, "{}", drift.editor);
     assert_eq!(paths(last), drift.paths.iter().copied().collect(), "{}: {last:#}", drift.editor);
 }
 
@@ -143,10 +175,17 @@ fn rounds() -> [Round; 4] {
     let disowned = ["lost-release", "lost-namespace", "deleted-role"];
     [
         Round { what: "fields", drifts: without(drifts::fields(), &["scale", "role-rule"]), restart: true },
-        Round { what: "keys and removals", drifts: without(drifts::keys_and_removals(), &[&disowned[..], &["container"]].concat()), restart: true },
+        Round {
+            what: "keys and removals",
+            drifts: without(drifts::keys_and_removals(), &[&disowned[..], &["container"]].concat()),
+            restart: true,
+        },
         Round {
             what: "deletions",
-            drifts: without(drifts::deletions(), &["deleted-deployment", "deleted-role"]).into_iter().chain(of(&["container", "scale"])).collect(),
+            drifts: without(drifts::deletions(), &["deleted-deployment", "deleted-role"])
+                .into_iter()
+                .chain(of(&["container", "scale"]))
+                .collect(),
             restart: true,
         },
         Round { what: "replacements", drifts: drifts::replacements().into_iter().chain(of(&disowned)).collect(), restart: false },
@@ -199,8 +238,11 @@ fn is_put_back(status: &Value, drift: &Drift) -> bool {
 fn are_reported(status: &Value, drifts: &[Drift]) -> bool {
     drifts.iter().all(|drift| {
         finding(status, drift.kind, drift.object).is_some_and(|found| {
-            let wanted: BTreeSet<&str> =
-                drifts.iter().filter(|other| (other.kind, other.object) == (drift.kind, drift.object)).flat_map(|other| other.paths.iter().copied()).collect();
+            let wanted: BTreeSet<&str> = drifts
+                .iter()
+                .filter(|other| (other.kind, other.object) == (drift.kind, drift.object))
+                .flat_map(|other| other.paths.iter().copied())
+                .collect();
             let missing = found["verdict"] == "Missing";
             found["action"] == "Reported" && if drift.deletes() { missing } else { paths(found) == wanted || (missing && is_hidden(drift)) }
         })
@@ -233,11 +275,21 @@ fn assert_named(drift: &Drift, found: &Value) {
             Named::Creator => (!removed, removed),
         };
         let manager = if editor { drift.editor } else { "unattributed" };
-        assert_eq!((&entry["actor"]["manager"], is_candidate, removed), (&json!(manager), candidate, !editor), "{}: {entry:#}", drift.editor);
+        assert_eq!(
+            (&entry["actor"]["manager"], is_candidate, removed),
+            (&json!(manager), candidate, !editor),
+            "{}: {entry:#}",
+            drift.editor
+        );
         let subresource = if matches!(drift.edit, Edit::Scale(_)) { json!("scale") } else { Value::Null };
         assert_eq!(entry["actor"]["subresource"], subresource, "{}", drift.editor);
         if drift.kind == "Secret" && path.starts_with("/data") {
-            assert_eq!((&entry["desired"], &entry["live"], &entry["accepted"]), (&Value::Null, &Value::Null, &Value::Null), "{}", drift.editor);
+            assert_eq!(
+                (&entry["desired"], &entry["live"], &entry["accepted"]),
+                (&Value::Null, &Value::Null, &Value::Null),
+                "{}",
+                drift.editor
+            );
         }
     }
     if let Some((desired, live)) = &drift.shown {
@@ -248,7 +300,11 @@ fn assert_named(drift: &Drift, found: &Value) {
 
 /// No value of a Secret, declared or not, plain or encoded, reaches a report, an Event or the log.
 async fn assert_secret_stays_secret(world: &World) {
-    let reports = world.mgmt.kubectl(&["get", "driftreports,events.events.k8s.io", "--namespace", &world.namespace, "--output", "json"]).await.unwrap();
+    let reports = world
+        .mgmt
+        .kubectl(&["get", "driftreports,events.events.k8s.io", "--namespace", &world.namespace, "--output", "json"])
+        .await
+        .unwrap();
     let log = world.log();
     assert!(reports.contains("web-auth") && log.contains("web-auth"), "the Secret's drift is told");
     for value in ["s3cret", "czNjcmV0", "token-web", "dG9rZW4td2Vi", "stolen", "c3RvbGVu"] {

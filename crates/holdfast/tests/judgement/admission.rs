@@ -7,8 +7,8 @@ use holdfast_testkit::{Helm, MutatingWebhook, Rule, Target, WebhookOptions, muta
 use serde_json::{Value, json};
 
 use crate::{
+    at_rest::restart,
     case::{Case, Edit, RELEASES, Row},
-    rest::restart,
     support::{World, condition, finding, live},
 };
 
@@ -45,7 +45,8 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 "#;
 
 /// The objects with an image.
-const WORKLOADS: [(fn(&str, &str) -> Target, &str, &str); 2] = [(Target::deployment, "Deployment", "web"), (Target::statefulset, "StatefulSet", "db")];
+const WORKLOADS: [(fn(&str, &str) -> Target, &str, &str); 2] =
+    [(Target::deployment, "Deployment", "web"), (Target::statefulset, "StatefulSet", "db")];
 
 fn options(namespace: &str) -> WebhookOptions {
     let rule = Rule { groups: vec!["apps".to_owned()], resources: vec!["deployments".to_owned(), "statefulsets".to_owned()] };
@@ -61,7 +62,13 @@ fn accepted(status: &Value) -> BTreeSet<String> {
     deviations
         .map(|deviation| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            format!("{} {} {} {}", text(&deviation["reason"]), text(&deviation["object"]["kind"]), text(&deviation["object"]["name"]), text(&deviation["path"]))
+            format!(
+                "{} {} {} {}",
+                text(&deviation["reason"]),
+                text(&deviation["object"]["kind"]),
+                text(&deviation["object"]["name"]),
+                text(&deviation["path"])
+            )
         })
         .collect()
 }
@@ -74,7 +81,9 @@ fn images_accepted(release: &str) -> BTreeSet<String> {
 async fn wait_accepted(case: &Case) {
     for (_, release) in RELEASES {
         case.world
-            .wait_report(Some(release), "the images are accepted", |status| condition(status, "InSync") == "True" && accepted(status) == images_accepted(release))
+            .wait_report(Some(release), "the images are accepted", |status| {
+                condition(status, "InSync") == "True" && accepted(status) == images_accepted(release)
+            })
             .await;
     }
 }
@@ -84,7 +93,9 @@ async fn images(case: &Case) -> BTreeSet<String> {
     let mut images = BTreeSet::new();
     for (_, release) in RELEASES {
         for (target, _, name) in WORKLOADS {
-            images.insert(live(&reader, &target(case.namespace(), &format!("{release}-{name}")), IMAGE_POINTER).await.as_str().unwrap().to_owned());
+            images.insert(
+                live(&reader, &target(case.namespace(), &format!("{release}-{name}")), IMAGE_POINTER).await.as_str().unwrap().to_owned(),
+            );
         }
     }
     images
@@ -106,7 +117,13 @@ async fn heals_around(case: &mut Case, by_position: bool) {
     case.mark = case.world.workload.audit_mark().await.unwrap();
     case.corrects(&rows("kubectl-scale", || Edit::Scale(7), &["/spec/replicas"], &["/spec"])).await;
     case.mark = case.world.workload.audit_mark().await.unwrap();
-    case.corrects(&rows("kubectl-edit", || edit("/spec/template/spec/containers/0/args", json!(["b"])), &["/spec/template/spec/containers/[name=c]/args"], &["/spec"])).await;
+    case.corrects(&rows(
+        "kubectl-edit",
+        || edit("/spec/template/spec/containers/0/args", json!(["b"])),
+        &["/spec/template/spec/containers/[name=c]/args"],
+        &["/spec"],
+    ))
+    .await;
     case.mark = mark;
 }
 
@@ -126,7 +143,11 @@ async fn a_webhook_that_was_there_first() {
     wait_accepted(&case).await;
     // The manifest's value is written, so the webhook has one thing to do, not two.
     case.mark = case.world.workload.audit_mark().await.unwrap();
-    let rows = WORKLOADS.map(|(target, kind, name)| Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, json!("evil:1"))).drifts(&[IMAGE]).restores(&["/spec"]));
+    let rows = WORKLOADS.map(|(target, kind, name)| {
+        Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, json!("evil:1")))
+            .drifts(&[IMAGE])
+            .restores(&["/spec"])
+    });
     case.corrects(&rows).await;
     assert_eq!(images(&case).await, only(MIRRORED));
     wait_accepted(&case).await;
@@ -146,7 +167,10 @@ async fn a_webhook_that_comes_later() {
     let somebody = case.world.writer("kubectl-annotate");
     for (_, release) in RELEASES {
         for (target, _, object) in WORKLOADS {
-            somebody.merge_patch(&target(name, &format!("{release}-{object}")), &json!({"metadata": {"annotations": {"touched": "yes"}}})).await.unwrap();
+            somebody
+                .merge_patch(&target(name, &format!("{release}-{object}")), &json!({"metadata": {"annotations": {"touched": "yes"}}}))
+                .await
+                .unwrap();
         }
     }
     assert_eq!(images(&case).await, only(MIRRORED));
@@ -174,7 +198,11 @@ async fn a_webhook_that_never_looks_what_is_there() {
     let mut case = Case::guard(world).await;
     wait_accepted(&case).await;
     case.mark = case.world.workload.audit_mark().await.unwrap();
-    let rows = WORKLOADS.map(|(target, kind, name)| Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, json!("evil:1"))).drifts(&[IMAGE]).restores(&["/spec"]));
+    let rows = WORKLOADS.map(|(target, kind, name)| {
+        Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, json!("evil:1")))
+            .drifts(&[IMAGE])
+            .restores(&["/spec"])
+    });
     case.corrects(&rows).await;
     assert_eq!(images(&case).await, only(MIRRORED), "prefixed once");
     // Somebody's write of anything prefixes again: that is drift, and goes back by one write of both.
@@ -191,21 +219,29 @@ async fn a_webhook_that_never_looks_what_is_there() {
             let report = case
                 .world
                 .wait_report(Some(release), "corrected", |status| {
-                    finding(status, kind, &target.name).is_some_and(|found| found["action"] == "Corrected" && crate::support::path_of(found, "/spec/replicas").is_some())
+                    finding(status, kind, &target.name)
+                        .is_some_and(|found| found["action"] == "Corrected" && crate::support::path_of(found, "/spec/replicas").is_some())
                 })
                 .await;
             assert!(crate::support::path_of(finding(&report["status"], kind, &target.name).unwrap(), IMAGE).is_some(), "{report:#}");
-            assert_eq!((live(&somebody, &target, "/spec/replicas").await, live(&somebody, &target, IMAGE_POINTER).await), (json!(2), json!(MIRRORED)));
+            assert_eq!(
+                (live(&somebody, &target, "/spec/replicas").await, live(&somebody, &target, IMAGE_POINTER).await),
+                (json!(2), json!(MIRRORED))
+            );
         }
     }
     // The scale is written past the webhook. A patch of it alone would prefix again on the client-side release, which is put off.
     case.mark = case.world.workload.audit_mark().await.unwrap();
     for (_, release) in RELEASES {
-        somebody.merge_patch(&Target::deployment(name, &format!("{release}-web")).scale(), &json!({"spec": {"replicas": 9}})).await.unwrap();
+        somebody
+            .merge_patch(&Target::deployment(name, &format!("{release}-web")).scale(), &json!({"spec": {"replicas": 9}}))
+            .await
+            .unwrap();
     }
     case.world
         .wait_report(Some("h3"), "put off", |status| {
-            finding(status, "Deployment", "h3-web").is_some_and(|found| found["action"] == "Deferred" && found["reason"] == "AdmissionUnstable")
+            finding(status, "Deployment", "h3-web")
+                .is_some_and(|found| found["action"] == "Deferred" && found["reason"] == "AdmissionUnstable")
         })
         .await;
     case.world
@@ -243,8 +279,21 @@ async fn a_webhook_for_new_objects_only() {
         let helms = entries.iter().filter(|entry| entry["manager"] == "helm").count();
         assert_eq!(helms, 1, "the ownership went back to the one entry of the release: {entries:#?}");
     }
-    Helm::V4.upgrade(case.world.workload, "h4", name, &case.world.chart_of_text("h4", &format!("{}{}", CHART.replace("replicas: 2", "replicas: 3"), crate::case::BEACON)), &[]).await.unwrap();
-    case.world.wait_report(Some("h4"), "the upgrade is judged", |status| status["source"]["revision"] == 2 && condition(status, "InSync") == "True").await;
+    Helm::V4
+        .upgrade(
+            case.world.workload,
+            "h4",
+            name,
+            &case.world.chart_of_text("h4", &format!("{}{}", CHART.replace("replicas: 2", "replicas: 3"), crate::case::BEACON)),
+            &[],
+        )
+        .await
+        .unwrap();
+    case.world
+        .wait_report(Some("h4"), "the upgrade is judged", |status| {
+            status["source"]["revision"] == 2 && condition(status, "InSync") == "True"
+        })
+        .await;
     restart(&mut case).await;
     webhook.stop().await.unwrap();
 }

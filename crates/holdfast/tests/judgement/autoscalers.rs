@@ -29,14 +29,23 @@ fn rows() -> Vec<Scaled> {
     let row = |what, kind, name, hpa, steps| Scaled { what, kind, name, hpa, elsewhere: false, steps };
     vec![
         row("within and above the bounds", "Deployment", "web", Some(bounds("apps/v1", "Deployment", "web")), &[(5, 5), (9, 6), (1, 2)]),
-        row("no minimum means one", "StatefulSet", "db", Some(json!({"maxReplicas": 6, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}})), &[(1, 1), (7, 6)]),
+        row(
+            "no minimum means one",
+            "StatefulSet",
+            "db",
+            Some(json!({"maxReplicas": 6, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}})),
+            &[(1, 1), (7, 6)],
+        ),
         row("a ReplicaSet", "ReplicaSet", "rs", Some(bounds("apps/v1", "ReplicaSet", "rs")), &[(4, 4), (8, 6)]),
         row("an older version of the kind", "Deployment", "older", Some(bounds("apps/v1beta2", "Deployment", "older")), &[(5, 5)]),
         row("no autoscaler", "Deployment", "alone", None, &[(5, 2)]),
         row("another kind of that name", "Deployment", "kind", Some(bounds("apps/v1", "StatefulSet", "kind")), &[(5, 2)]),
         row("another group", "Deployment", "group", Some(bounds("example.com/v1", "Deployment", "group")), &[(5, 2)]),
         row("another name", "StatefulSet", "name", Some(bounds("apps/v1", "StatefulSet", "other")), &[(5, 2)]),
-        Scaled { elsewhere: true, ..row("another namespace", "Deployment", "place", Some(bounds("apps/v1", "Deployment", "place")), &[(5, 2)]) },
+        Scaled {
+            elsewhere: true,
+            ..row("another namespace", "Deployment", "place", Some(bounds("apps/v1", "Deployment", "place")), &[(5, 2)])
+        },
     ]
 }
 
@@ -54,8 +63,13 @@ impl Scaled {
             self.kind
         );
         if let (Some(hpa), false) = (&self.hpa, self.elsewhere) {
-            let spec = hpa.to_string().replace(&format!("\"name\":\"{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()), &format!("\"name\":\"{{{{ .Release.Name }}}}-{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()));
-            text.push_str(&format!("---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: \"{name}\"}}\nspec: {spec}\n"));
+            let spec = hpa.to_string().replace(
+                &format!("\"name\":\"{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()),
+                &format!("\"name\":\"{{{{ .Release.Name }}}}-{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()),
+            );
+            text.push_str(&format!(
+                "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: \"{name}\"}}\nspec: {spec}\n"
+            ));
         }
         text
     }
@@ -111,7 +125,10 @@ async fn d05_replicas_under_an_autoscaler() {
                     .world
                     .wait_report(Some(release), &what, |status| {
                         let yielded = status["deviations"].as_array().into_iter().flatten().any(|deviation| {
-                            deviation["object"]["name"] == target.name && deviation["object"]["kind"] == row.kind && deviation["path"] == "/spec/replicas" && deviation["reason"] == "Yielded"
+                            deviation["object"]["name"] == target.name
+                                && deviation["object"]["kind"] == row.kind
+                                && deviation["path"] == "/spec/replicas"
+                                && deviation["reason"] == "Yielded"
                         });
                         // The manifest's own number is no deviation.
                         let found = finding(status, row.kind, &target.name).and_then(|found| path_of(found, "/spec/replicas"));
@@ -132,7 +149,12 @@ async fn d05_replicas_under_an_autoscaler() {
             let corrections = row.steps.iter().filter(|(set, wanted)| set != wanted).count();
             let writes = case.writes_to(&target).await;
             // A bound is not what the manifest says, so a server-side release takes a patch and its ownership.
-            let most = row.steps.iter().filter(|(set, wanted)| set != wanted).map(|(_, wanted)| 1 + usize::from(*wanted != 2 && helm == holdfast_testkit::Helm::V4)).sum::<usize>();
+            let most = row
+                .steps
+                .iter()
+                .filter(|(set, wanted)| set != wanted)
+                .map(|(_, wanted)| 1 + usize::from(*wanted != 2 && helm == holdfast_testkit::Helm::V4))
+                .sum::<usize>();
             assert!(writes.len() >= corrections && writes.len() <= most + corrections, "{} ({release}): {most}\n{writes}", row.what);
         }
     }

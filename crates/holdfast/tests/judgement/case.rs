@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::ensure;
 use holdfast_testkit::{Audit, Helm, Mark, Target, Writer, management::HUB_USER};
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 
 use crate::support::{World, finding, live};
@@ -20,9 +21,17 @@ metadata: {name: "{{ .Release.Name }}-beacon"}
 data: {light: "on"}
 "#;
 
-/// Kinds whose objects a case compares.
-const KINDS: &str = "deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs,services,configmaps,secrets,serviceaccounts,\
-    persistentvolumeclaims,horizontalpodautoscalers,poddisruptionbudgets,networkpolicies,resourcequotas,limitranges,roles,rolebindings,leases";
+/// API versions and kinds whose objects a case compares.
+const KINDS: [(&str, &str, &[&str]); 8] = [
+    ("", "v1", &["Service", "ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "ResourceQuota", "LimitRange"]),
+    ("apps", "v1", &["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet"]),
+    ("batch", "v1", &["Job", "CronJob"]),
+    ("autoscaling", "v2", &["HorizontalPodAutoscaler"]),
+    ("policy", "v1", &["PodDisruptionBudget"]),
+    ("coordination.k8s.io", "v1", &["Lease"]),
+    ("networking.k8s.io", "v1", &["NetworkPolicy"]),
+    ("rbac.authorization.k8s.io", "v1", &["Role", "RoleBinding"]),
+];
 
 /// Uid, resource version and generation by kind and name.
 type Versions = BTreeMap<String, (String, String, i64)>;
@@ -113,25 +122,32 @@ impl Case {
     /// The writes of the hub to one object since it was started.
     pub async fn writes_to(&self, target: &Target) -> Audit {
         let audit = self.world.workload.audit_since(self.mark).await.unwrap().by_user(HUB_USER).writes();
-        audit.filter(|call| call.resource == target.plural && call.name == target.name && call.namespace == *target.namespace.as_deref().unwrap_or_default())
+        audit.filter(|call| {
+            call.resource == target.plural && call.name == target.name && call.namespace == *target.namespace.as_deref().unwrap_or_default()
+        })
     }
 
     /// Versions of every object of the releases, the beacons apart.
     pub async fn versions(&self) -> Versions {
-        let labels = "app.kubernetes.io/managed-by=Helm";
-        let text = self.world.workload.kubectl(&["get", KINDS, "-n", self.namespace(), "-l", labels, "-o", "json"]).await.unwrap();
-        let list: Value = serde_json::from_str(&text).unwrap();
-        let objects = list["items"].as_array().unwrap();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        objects
-            .iter()
-            .map(|object| {
-                let (kind, metadata) = (&object["kind"], &object["metadata"]);
-                let generation = metadata["generation"].as_i64().unwrap_or_default();
-                (format!("{} {}", text(kind), text(&metadata["name"])), (text(&metadata["uid"]), text(&metadata["resourceVersion"]), generation))
-            })
-            .filter(|(name, _)| !name.ends_with("-beacon"))
-            .collect()
+        let client = self.world.workload.admin().unwrap();
+        let ours = ListParams::default().labels("app.kubernetes.io/managed-by=Helm");
+        let mut versions = Versions::new();
+        for (group, version, kind) in KINDS.iter().flat_map(|(group, version, kinds)| kinds.iter().map(move |kind| (group, version, kind)))
+        {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+            let objects: Api<DynamicObject> = Api::namespaced_with(client.clone(), self.namespace(), &resource);
+            for object in objects.list(&ours).await.unwrap() {
+                let metadata = object.metadata;
+                let name = metadata.name.unwrap();
+                if !name.ends_with("-beacon") {
+                    versions.insert(
+                        format!("{kind} {name}"),
+                        (metadata.uid.unwrap(), metadata.resource_version.unwrap(), metadata.generation.unwrap_or_default()),
+                    );
+                }
+            }
+        }
+        versions
     }
 
     /// Nothing moves, and the hub is alive: drift of the beacons is corrected, and no other object is touched meanwhile.
@@ -182,7 +198,9 @@ impl Case {
                 let report = self
                     .world
                     .wait_report(Some(release), &what, |status| {
-                        finding(status, row.kind, &name).is_some_and(|found| found["action"] == "Corrected" && found["count"].as_u64() > Some(counts[&(row.kind, row.name, release)]))
+                        finding(status, row.kind, &name).is_some_and(|found| {
+                            found["action"] == "Corrected" && found["count"].as_u64() > Some(counts[&(row.kind, row.name, release)])
+                        })
                     })
                     .await;
                 let found = finding(&report["status"], row.kind, &name).unwrap();

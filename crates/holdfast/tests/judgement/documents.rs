@@ -62,14 +62,31 @@ async fn d16_dashes_inside_values() {
     }
     let text = "# --- ruler --------\n---\necho hi\n";
     case.corrects(&[
-        Row::new("a script with a ruler", Target::configmap, "ConfigMap", "d", Edit::Merge(json!({"data": {"s.sh": "---\n", "host": "xn--p1ai", "note": "a"}})))
-            .drifts(&["/data/s.sh", "/data/host", "/data/note"])
-            .restores(&["/data"]),
-        Row::new("a certificate", Target::secret, "Secret", "pem", Edit::Merge(json!({"data": {"ca.crt": "LS0t"}}))).drifts(&["/data/ca.crt"]).restores(&["/data"]).by_position(),
-        Row::new("an annotation and arguments", Target::deployment, "Deployment", "d", Edit::Merge(json!({"metadata": {"annotations": {"note": "---"}}})))
-            .drifts(&["/metadata/annotations/note"])
-            .restores(&["/spec", "/metadata/annotations/note"]),
-        Row::new("the last document", Target::service, "Service", "d", Edit::Merge(json!({"spec": {"selector": {"app": "x"}}}))).drifts(&["/spec/selector"]).restores(&["/spec"]),
+        Row::new(
+            "a script with a ruler",
+            Target::configmap,
+            "ConfigMap",
+            "d",
+            Edit::Merge(json!({"data": {"s.sh": "---\n", "host": "xn--p1ai", "note": "a"}})),
+        )
+        .drifts(&["/data/s.sh", "/data/host", "/data/note"])
+        .restores(&["/data"]),
+        Row::new("a certificate", Target::secret, "Secret", "pem", Edit::Merge(json!({"data": {"ca.crt": "LS0t"}})))
+            .drifts(&["/data/ca.crt"])
+            .restores(&["/data"])
+            .by_position(),
+        Row::new(
+            "an annotation and arguments",
+            Target::deployment,
+            "Deployment",
+            "d",
+            Edit::Merge(json!({"metadata": {"annotations": {"note": "---"}}})),
+        )
+        .drifts(&["/metadata/annotations/note"])
+        .restores(&["/spec", "/metadata/annotations/note"]),
+        Row::new("the last document", Target::service, "Service", "d", Edit::Merge(json!({"spec": {"selector": {"app": "x"}}})))
+            .drifts(&["/spec/selector"])
+            .restores(&["/spec"]),
     ])
     .await;
     let reader = case.world.writer("kubectl");
@@ -88,12 +105,27 @@ async fn d16_separators_of_all_kinds() {
     let mut world = World::new("d16-records").await;
     let rows: Vec<(&str, &str, String, &[&str])> = vec![
         ("leading", "a separator first", format!("---\n{}", config_map("leading-1")), &["leading-1"]),
-        ("blanks", "blanks and comments after separators", format!("{}---   \n{}--- # next\n{}", config_map("blanks-1"), config_map("blanks-2"), config_map("blanks-3")), &["blanks-1", "blanks-2", "blanks-3"]),
+        (
+            "blanks",
+            "blanks and comments after separators",
+            format!("{}---   \n{}--- # next\n{}", config_map("blanks-1"), config_map("blanks-2"), config_map("blanks-3")),
+            &["blanks-1", "blanks-2", "blanks-3"],
+        ),
         ("bom", "a byte order mark", format!("\u{feff}{}", config_map("bom-1")), &["bom-1"]),
         ("empty", "empty documents", format!("---\n---\n# only a comment\n---\n\n---\n{}---\n", config_map("empty-1")), &["empty-1"]),
-        ("glued", "text right after a separator", format!("{}---{}", config_map("glued-1"), config_map("glued-2")), &["glued-1", "glued-2"]),
+        (
+            "glued",
+            "text right after a separator",
+            format!("{}---{}", config_map("glued-1"), config_map("glued-2")),
+            &["glued-1", "glued-2"],
+        ),
         ("ended", "an end without a new start", format!("{}...\n{}", config_map("ended-1"), config_map("ended-2")), &["ended-1"]),
-        ("crlf", "line ends of another system", format!("{}---\r\n{}", config_map("crlf-1"), config_map("crlf-2")).replace('\n', "\r\n").replace("\r\r", "\r"), &["crlf-1", "crlf-2"]),
+        (
+            "crlf",
+            "line ends of another system",
+            format!("{}---\r\n{}", config_map("crlf-1"), config_map("crlf-2")).replace('\n', "\r\n").replace("\r\r", "\r"),
+            &["crlf-1", "crlf-2"],
+        ),
     ];
     let helm = world.writer("helm");
     for (name, _, manifest, objects) in &rows {

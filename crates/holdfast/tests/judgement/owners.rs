@@ -4,7 +4,10 @@ use anyhow::ensure;
 use holdfast_testkit::{Helm, Target, management::HUB_USER, release};
 use serde_json::{Value, json};
 
-use crate::support::{World, finding, live, reason};
+use crate::{
+    case::RELEASES,
+    support::{World, finding, live, reason},
+};
 
 fn chart(value: &str) -> String {
     format!(
@@ -64,10 +67,13 @@ async fn d14_two_releases_declare_one_object() {
     let mark = world.workload.audit_mark().await.unwrap();
     world.policy("Correct", json!({"releases": [{"namespace": "d14"}]})).await;
     world.start_hub(&[]);
-    let shared = [("ConfigMap", "shared"), ("ConfigMap", "agreed"), ("Deployment", "shared"), ("Secret", "shared"), ("ClusterRole", "d14-shared")];
+    let shared =
+        [("ConfigMap", "shared"), ("ConfigMap", "agreed"), ("Deployment", "shared"), ("Secret", "shared"), ("ClusterRole", "d14-shared")];
     let names_other = |status: &Value, kind: &str, name: &str, other: &str| {
         finding(status, kind, name).is_some_and(|found| {
-            found["verdict"] == "Contested" && found["reason"] == "SelfConflict" && found["message"].as_str().is_some_and(|message| message.contains(other))
+            found["verdict"] == "Contested"
+                && found["reason"] == "SelfConflict"
+                && found["message"].as_str().is_some_and(|message| message.contains(other))
         })
     };
     for (release, other) in [("a", "d14/b"), ("b", "d14/a")] {
@@ -75,7 +81,11 @@ async fn d14_two_releases_declare_one_object() {
             .wait_report(Some(release), "contested", |status| shared.iter().all(|(kind, name)| names_other(status, kind, name, other)))
             .await;
     }
-    let report = world.wait_report(Some("a"), "contested with an unguarded release", |status| names_other(status, "ConfigMap", "a-claimed", "d14-elsewhere/c")).await;
+    let report = world
+        .wait_report(Some("a"), "contested with an unguarded release", |status| {
+            names_other(status, "ConfigMap", "a-claimed", "d14-elsewhere/c")
+        })
+        .await;
     assert_eq!(reason(&report["status"], "InSync"), "Contested", "{report:#}");
 
     // Drift of the shared objects is nobody's, drift of the own ones is healed.
@@ -118,4 +128,55 @@ async fn d14_two_releases_declare_one_object() {
             Ok(())
         })
         .await;
+}
+
+#[tokio::test]
+async fn d14_two_hubs_guard_one_cluster() {
+    let mut first = World::new("d14-hubs").await;
+    let mut second = World::new("d14-hubs-too").await;
+    let mut chart = String::new();
+    for number in 0..4 {
+        chart.push_str(&format!(
+            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: \"{{{{ .Release.Name }}}}-{number}\"}}\ndata: {{k: own}}\n"
+        ));
+    }
+    for (helm, release) in RELEASES {
+        first.install_text(helm, release, &chart, &[]).await;
+    }
+    for world in [&mut first, &mut second] {
+        world.policy("Correct", json!({"releases": [{"namespace": "d14-hubs"}]})).await;
+        world.start_hub(&[]);
+    }
+    let somebody = first.writer("kubectl-edit");
+    let maps: Vec<Target> = RELEASES
+        .iter()
+        .flat_map(|(_, release)| (0..4).map(move |number| Target::configmap("d14-hubs", &format!("{release}-{number}"))))
+        .collect();
+    for world in [&first, &second] {
+        for (_, release) in RELEASES {
+            world.wait_in_sync(release).await;
+        }
+    }
+    let mark = first.workload.audit_mark().await.unwrap();
+    for map in &maps {
+        somebody.merge_patch(map, &json!({"data": {"k": "9"}})).await.unwrap();
+    }
+    for map in &maps {
+        first
+            .wait("one of the hubs corrects it", async || {
+                let value = live(&somebody, map, "/data/k").await;
+                ensure!(value == "own", "{value}");
+                Ok(())
+            })
+            .await;
+    }
+    for world in [&first, &second] {
+        for (_, release) in RELEASES {
+            world.wait_in_sync(release).await;
+        }
+    }
+    // They agree without knowing of each other: who comes second finds another version, and then nothing to do.
+    let writes = first.of_hub(&first.workload.audit_since(mark).await.unwrap()).writes();
+    assert_eq!(writes.filter(|call| call.code == Some(200)).len(), maps.len(), "{writes}");
+    assert!(writes.len() <= 2 * maps.len(), "{writes}");
 }

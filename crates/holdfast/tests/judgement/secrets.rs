@@ -53,18 +53,41 @@ async fn d09_d11_secrets_are_found_put_back_and_never_shown() {
     case.stays_quiet().await;
     let secret = |key: &str, value: &str| Edit::Merge(json!({"data": {key: BASE64_STANDARD.encode(value)}}));
     case.corrects(&[
-        Row::new("a text", Target::secret, "Secret", "texts", secret("p", "somebody-canary-1")).by("x").drifts(&["/data/p"]).restores(&["/data", "/type"]).by_position(),
-        Row::new("base64 with line breaks", Target::secret, "Secret", "bytes", secret("p", "somebody-canary-3")).by("x").drifts(&["/data/p"]).restores(&["/data"]),
-        Row::new("a text over a value", Target::secret, "Secret", "both", secret("p", "somebody-canary-4")).by("x").drifts(&["/data/p"]).restores(&["/data"]).by_position(),
-        Row::new("a key taken away", Target::secret, "Secret", "basic", Edit::Merge(json!({"data": {"password": "", "username": BASE64_STANDARD.encode("somebody-canary-5")}})))
+        Row::new("a text", Target::secret, "Secret", "texts", secret("p", "somebody-canary-1"))
             .by("x")
-            .drifts(&["/data/password", "/data/username"])
+            .drifts(&["/data/p"])
             .restores(&["/data", "/type"])
             .by_position(),
-        Row::new("what is not secret", Target::configmap, "ConfigMap", "texts", Edit::Merge(json!({"data": {"config.yaml": "sla: 999h\n"}, "binaryData": {"logo": "////"}})))
+        Row::new("base64 with line breaks", Target::secret, "Secret", "bytes", secret("p", "somebody-canary-3"))
             .by("x")
-            .drifts(&["/data/config.yaml", "/binaryData/logo"])
-            .restores(&["/data", "/binaryData"]),
+            .drifts(&["/data/p"])
+            .restores(&["/data"]),
+        Row::new("a text over a value", Target::secret, "Secret", "both", secret("p", "somebody-canary-4"))
+            .by("x")
+            .drifts(&["/data/p"])
+            .restores(&["/data"])
+            .by_position(),
+        Row::new(
+            "a key taken away",
+            Target::secret,
+            "Secret",
+            "basic",
+            Edit::Merge(json!({"data": {"password": "", "username": BASE64_STANDARD.encode("somebody-canary-5")}})),
+        )
+        .by("x")
+        .drifts(&["/data/password", "/data/username"])
+        .restores(&["/data", "/type"])
+        .by_position(),
+        Row::new(
+            "what is not secret",
+            Target::configmap,
+            "ConfigMap",
+            "texts",
+            Edit::Merge(json!({"data": {"config.yaml": "sla: 999h\n"}, "binaryData": {"logo": "////"}})),
+        )
+        .by("x")
+        .drifts(&["/data/config.yaml", "/binaryData/logo"])
+        .restores(&["/data", "/binaryData"]),
     ])
     .await;
 
@@ -74,7 +97,11 @@ async fn d09_d11_secrets_are_found_put_back_and_never_shown() {
         assert_eq!(live(&reader, &config, "/data/config.yaml").await, "sla: 12h\nmask: \"***\"\n");
         let report = case.world.report(Some(release)).await.unwrap();
         let shown = path_of(finding(&report["status"], "ConfigMap", &format!("{release}-texts")).unwrap(), "/data/config.yaml").unwrap();
-        assert_eq!((&shown["live"], &shown["desired"]), (&json!("sla: 999h\n"), &json!("sla: 12h\nmask: \"***\"\n")), "a ConfigMap is never masked");
+        assert_eq!(
+            (&shown["live"], &shown["desired"]),
+            (&json!("sla: 999h\n"), &json!("sla: 12h\nmask: \"***\"\n")),
+            "a ConfigMap is never masked"
+        );
         for secret in ["texts", "bytes", "both", "basic"] {
             let found = finding(&report["status"], "Secret", &format!("{release}-{secret}")).unwrap();
             for path in found["paths"].as_array().unwrap() {
@@ -83,7 +110,8 @@ async fn d09_d11_secrets_are_found_put_back_and_never_shown() {
         }
     }
     let events = case.world.mgmt.kubectl(&["get", "events.events.k8s.io", "-n", case.namespace(), "-o", "json"]).await.unwrap();
-    let reports = case.world.mgmt.kubectl(&["get", "driftreports", "-n", case.namespace(), "-o", "json", "--show-managed-fields"]).await.unwrap();
+    let reports =
+        case.world.mgmt.kubectl(&["get", "driftreports", "-n", case.namespace(), "-o", "json", "--show-managed-fields"]).await.unwrap();
     assert!(events.contains("DriftCorrected"), "{events}");
     for (place, text) in [("log", case.world.log()), ("events", events), ("reports", reports), ("metrics", case.world.metrics().await)] {
         for number in 1..=5 {

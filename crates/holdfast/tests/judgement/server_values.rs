@@ -221,13 +221,27 @@ async fn d03_null_for_a_defaulted_block() {
         Row::new("a DaemonSet keeps its default strategy", daemon_set, "DaemonSet", "nul", image("/spec/template/spec"))
             .drifts(&["/spec/template/spec/containers/[name=c]/image"])
             .restores(&["/spec"]),
-        Row::new("a Service keeps its families", Target::service, "Service", "nul", Edit::Merge(json!({"spec": {"selector": {"app": "x"}}})))
-            .drifts(&["/spec/selector"])
-            .restores(&["/spec"]),
-        Row::new("a ConfigMap", Target::configmap, "ConfigMap", "nul", Edit::Merge(json!({"data": {"a": "c"}}))).drifts(&["/data/a"]).restores(&["/data"]),
-        Row::new("a NetworkPolicy", network_policy, "NetworkPolicy", "nul", Edit::Merge(json!({"spec": {"podSelector": {"matchLabels": {"a": "b"}}}})))
-            .drifts(&["/spec/podSelector"])
-            .restores(&["/spec"]),
+        Row::new(
+            "a Service keeps its families",
+            Target::service,
+            "Service",
+            "nul",
+            Edit::Merge(json!({"spec": {"selector": {"app": "x"}}})),
+        )
+        .drifts(&["/spec/selector"])
+        .restores(&["/spec"]),
+        Row::new("a ConfigMap", Target::configmap, "ConfigMap", "nul", Edit::Merge(json!({"data": {"a": "c"}})))
+            .drifts(&["/data/a"])
+            .restores(&["/data"]),
+        Row::new(
+            "a NetworkPolicy",
+            network_policy,
+            "NetworkPolicy",
+            "nul",
+            Edit::Merge(json!({"spec": {"podSelector": {"matchLabels": {"a": "b"}}}})),
+        )
+        .drifts(&["/spec/podSelector"])
+        .restores(&["/spec"]),
         Row::new("a CronJob keeps its default limits", cron_job, "CronJob", "nul", Edit::Merge(json!({"spec": {"schedule": "1 1 * * *"}})))
             .drifts(&["/spec/schedule"])
             .restores(&["/spec"]),
@@ -408,8 +422,14 @@ async fn d02_filled_in_templates_and_what_cannot_be_put_back() {
     .await;
 
     let cases: [(fn(&str, &str) -> Target, &str, &str, &str, serde_json::Value); 3] = [
-        (Target::statefulset, "StatefulSet", "db", "/spec/volumeClaimTemplates", json!({"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}}]}})),
+        (
+            Target::statefulset,
+            "StatefulSet",
+            "db",
+            "/spec/volumeClaimTemplates",
+            json!({"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}}]}}),
+        ),
         (Target::role_binding, "RoleBinding", "bound", "/roleRef", json!({"roleRef": {"name": "admin"}})),
         (Target::secret, "Secret", "sealed", "/data/p", json!({"data": {"p": "dHdv"}})),
     ];
@@ -436,7 +456,9 @@ async fn d02_filled_in_templates_and_what_cannot_be_put_back() {
             let name = format!("{release}-{name}");
             let report = case
                 .world
-                .wait_report(Some(release), &format!("{kind} {name} is refused"), |status| finding(status, kind, &name).is_some_and(|found| found["verdict"] == "Refused"))
+                .wait_report(Some(release), &format!("{kind} {name} is refused"), |status| {
+                    finding(status, kind, &name).is_some_and(|found| found["verdict"] == "Refused")
+                })
                 .await;
             let found = finding(&report["status"], kind, &name).unwrap();
             assert_eq!(found["reason"], "Immutable", "{found:#}");

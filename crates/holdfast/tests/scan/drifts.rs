@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdfast_api::report::{Change, Verdict};
+use holdfast_fleet::clock::{Clock as _, SystemClock};
 use holdfast_testkit::{Helm, Target, Writer, eventually};
 use serde_json::{Value, json};
 
@@ -161,8 +162,8 @@ async fn an_object_that_somebody_created_again_is_compared_like_any_other() {
     let target = Target::configmap("again", "web-settings");
     let mut object = mallory.get(&target).await.unwrap();
     // Times are kept to the second: within one, nobody could tell Helm from whoever came after it.
-    let installed = jiff::Timestamp::now().as_second();
-    let passed = async || if jiff::Timestamp::now().as_second() > installed { Ok(()) } else { Err(anyhow::anyhow!("the same second")) };
+    let installed = SystemClock.now().as_second();
+    let passed = async || if SystemClock.now().as_second() > installed { Ok(()) } else { Err(anyhow::anyhow!("the same second")) };
     eventually("the next second", Duration::from_secs(5), passed).await.unwrap();
     mallory.delete(&target).await.unwrap();
     for field in ["uid", "resourceVersion", "managedFields", "creationTimestamp"] {

@@ -202,7 +202,6 @@ impl Examiner {
             facts.live_text = text;
         }
         let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts };
-        // Large: most objects never get past the first comparison.
         Box::pin(inquiry.run()).await
     }
 }
@@ -225,7 +224,8 @@ impl Inquiry<'_> {
             let step = self.with_case(&desired, decide::decide);
             match step {
                 Step::FetchLive => self.read().await,
-                Step::Ask(ask) => self.ask(ask).await,
+                // Large, and most objects are in sync without a question.
+                Step::Ask(ask) => Box::pin(self.ask(ask)).await,
                 Step::Merge => {
                     let body = Bytes::copy_from_slice(self.guarded.text());
                     let merged = self.examiner.client.merge_patch(&self.endpoint, body, &self.oracle_manager, Effect::DryRun).await;

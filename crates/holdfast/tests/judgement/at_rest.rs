@@ -7,7 +7,10 @@ use holdfast_testkit::{Target, Writer, eventually};
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::sleep};
 
-use crate::{case::{Case, RELEASES}, support::World};
+use crate::{
+    case::{Case, RELEASES},
+    support::World,
+};
 
 /// How long two audits take at most, with an interval of 30 s and a tenth of jitter, and a little more.
 const TWO_AUDITS: Duration = Duration::from_secs(72);
@@ -60,11 +63,27 @@ fn churn(namespace: &str, plane: &'static holdfast_testkit::ControlPlane) -> Joi
     for (_, release) in RELEASES {
         let target = |make: fn(&str, &str) -> Target, name: &str| make(namespace, &format!("{release}-{name}"));
         let writer = |manager: &str| plane.writer(manager).unwrap();
-        tasks.spawn(beat(writer("kube-controller-manager"), target(Target::hpa, "web").status(), |n| json!({"status": {"currentReplicas": n % 3, "desiredReplicas": 2}})));
-        tasks.spawn(beat(writer("kube-controller-manager"), target(Target::deployment, "web").status(), |n| json!({"status": {"observedGeneration": n}})));
+        tasks.spawn(beat(
+            writer("kube-controller-manager"),
+            target(Target::hpa, "web").status(),
+            |n| json!({"status": {"currentReplicas": n % 3, "desiredReplicas": 2}}),
+        ));
+        tasks.spawn(beat(
+            writer("kube-controller-manager"),
+            target(Target::deployment, "web").status(),
+            |n| json!({"status": {"observedGeneration": n}}),
+        ));
         tasks.spawn(beat(writer("kube-controller-manager"), target(Target::job, "once").status(), |n| json!({"status": {"active": n}})));
-        tasks.spawn(beat(writer("controller"), target(Target::lease, "lease"), |n| json!({"spec": {"holderIdentity": format!("pod-{n}"), "leaseTransitions": n}})));
-        tasks.spawn(beat(writer("controller"), target(Target::configmap, "leader"), |n| json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": format!("{{\"n\":{n}}}")}}})));
+        tasks.spawn(beat(
+            writer("controller"),
+            target(Target::lease, "lease"),
+            |n| json!({"spec": {"holderIdentity": format!("pod-{n}"), "leaseTransitions": n}}),
+        ));
+        tasks.spawn(beat(
+            writer("controller"),
+            target(Target::configmap, "leader"),
+            |n| json!({"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": format!("{{\"n\":{n}}}")}}}),
+        ));
     }
     tasks
 }
@@ -88,7 +107,12 @@ async fn lists(world: &World) -> u64 {
 fn report_versions(reports: &str) -> Vec<(String, String)> {
     let list: Value = serde_json::from_str(reports).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    list["items"].as_array().unwrap().iter().map(|report| (text(&report["metadata"]["name"]), text(&report["metadata"]["resourceVersion"]))).collect()
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|report| (text(&report["metadata"]["name"]), text(&report["metadata"]["resourceVersion"])))
+        .collect()
 }
 
 async fn reports(case: &Case) -> Vec<(String, String)> {
@@ -121,7 +145,11 @@ async fn d15_at_rest_among_busy_neighbours() {
     assert!(calls.dry_runs().is_empty(), "{}", calls.dry_runs());
     // Every hub on this API server reads every release's record: two releases may declare one object.
     for call in &calls.gets().filter(|call| call.resource != "secrets") {
-        assert!(call.name.ends_with("-leader") || call.name.ends_with("-lease"), "a write to the status or to nothing was read: {}", call.uri);
+        assert!(
+            call.name.ends_with("-leader") || call.name.ends_with("-lease"),
+            "a write to the status or to nothing was read: {}",
+            call.uri
+        );
     }
     for (_, release) in RELEASES {
         for name in ["leader", "lease"] {
@@ -147,7 +175,8 @@ pub async fn restart(case: &mut Case) {
     let objects = before.len() + RELEASES.len();
     eventually("the new hub has judged every object", crate::support::SOON, async || {
         let page = case.world.try_metrics().await?;
-        let in_sync = page.lines().find_map(|line| line.strip_prefix("holdfast_objects{verdict=\"InSync\"} ")).and_then(|count| count.parse().ok());
+        let in_sync =
+            page.lines().find_map(|line| line.strip_prefix("holdfast_objects{verdict=\"InSync\"} ")).and_then(|count| count.parse().ok());
         ensure!(in_sync == Some(objects), "{in_sync:?} of {objects}");
         Ok(())
     })
