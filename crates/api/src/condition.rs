@@ -41,7 +41,14 @@ pub struct Condition {
 impl Condition {
     /// A condition that starts to hold at `now`.
     pub fn new(kind: &str, status: Truth, reason: &str, message: impl Into<String>, now: jiff::Timestamp) -> Self {
-        Self { kind: kind.to_owned(), status, reason: reason.to_owned(), message: message.into(), last_transition_time: now, observed_generation: None }
+        Self {
+            kind: kind.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message: message.into(),
+            last_transition_time: now,
+            observed_generation: None,
+        }
     }
 }
 

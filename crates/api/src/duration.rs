@@ -22,7 +22,7 @@ impl Span {
 
     /// A span of whole minutes.
     pub const fn minutes(minutes: u64) -> Self {
-        Self(Duration::from_secs(minutes * 60))
+        Self(Duration::from_mins(minutes))
     }
 }
 
@@ -53,7 +53,7 @@ impl FromStr for Span {
             rest = next;
         }
         // A century is beyond any use and keeps every later sum far from overflow.
-        if total > Duration::from_secs(100 * 366 * 86_400) { Err(SpanError) } else { Ok(Self(total)) }
+        if total > Duration::from_hours(100 * 366 * 24) { Err(SpanError) } else { Ok(Self(total)) }
     }
 }
 
@@ -112,7 +112,9 @@ mod tests {
 
     #[test]
     fn reads_and_prints_what_people_write() {
-        for (text, seconds, printed) in [("30s", 30, "30s"), ("10m", 600, "10m"), ("1h30m", 5400, "1h30m"), ("90s", 90, "1m30s"), ("24h", 86_400, "24h")] {
+        for (text, seconds, printed) in
+            [("30s", 30, "30s"), ("10m", 600, "10m"), ("1h30m", 5400, "1h30m"), ("90s", 90, "1m30s"), ("24h", 86_400, "24h")]
+        {
             let span: Span = text.parse().unwrap();
             assert_eq!(span, Span::seconds(seconds), "{text}");
             assert_eq!(span.to_string(), printed);

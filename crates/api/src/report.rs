@@ -93,7 +93,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, for metrics and summaries.
-    pub const ALL: [Self; 7] = [Self::InSync, Self::Terminating, Self::Drifted, Self::Missing, Self::Unknown, Self::Refused, Self::Contested];
+    pub const ALL: [Self; 7] =
+        [Self::InSync, Self::Terminating, Self::Drifted, Self::Missing, Self::Unknown, Self::Refused, Self::Contested];
 
     /// The word users see.
     pub const fn as_str(self) -> &'static str {

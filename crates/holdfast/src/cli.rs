@@ -35,7 +35,7 @@ pub enum Command {
 
 Exit status: 0 in sync, 1 drift, 2 error or something that could not be judged.")]
     Scan(ScanArguments),
-    /// Print the CustomResourceDefinitions as YAML.
+    /// Print the custom resource definitions as YAML.
     Crds,
 }
 

@@ -53,7 +53,7 @@ pub struct HubArguments {
     /// What is done about releases that no policy selects.
     #[arg(long, env = "HOLDFAST_DEFAULT_MODE", value_enum, default_value_t)]
     default_mode: DefaultModeArgument,
-    /// Log filter, for example info or holdfast_hub=debug,info.
+    /// Log filter, for example `info` or `holdfast_hub=debug,info`.
     #[arg(long, env = "HOLDFAST_LOG", default_value = "info", value_name = "FILTER")]
     log: String,
     /// How log lines look.

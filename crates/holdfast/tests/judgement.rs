@@ -1,6 +1,6 @@
 //! How drift is judged: nothing at rest, admission accepted, and field cases of other tools with their siblings.
 
-#![allow(clippy::unwrap_used, reason = "clippy allows it in test functions, not in their helpers")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "clippy allows it in test functions, not in their helpers")]
 
 mod support;
 

@@ -13,13 +13,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster::{self, Shared, state::{ClusterId, States}},
+    cluster::{
+        self, Shared,
+        state::{ClusterId, States},
+    },
     events::Events,
     fleet_view::{ClusterName, FleetView, FleetWatch, Options},
     http::{HttpError, Listener, Sources},
     management,
     metrics::{Metrics, MetricsError},
-    policy::{DefaultMode, status::{PolicyStatusWriter, ReleaseCounts}},
+    policy::{
+        DefaultMode,
+        status::{PolicyStatusWriter, ReleaseCounts},
+    },
     reports::{ReportWriter, Reports},
 };
 
@@ -79,7 +85,11 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     );
     let sources = Sources { metrics: Arc::clone(&metrics), fleet: receivers.view.clone(), supervisor: supervisor.clone() };
     let merged = options.listen == options.api_listen;
-    let public = if merged { Listener::api(options.listen, sources.clone()).await? } else { Listener::public(options.listen, sources.clone()).await? };
+    let public = if merged {
+        Listener::api(options.listen, sources.clone()).await?
+    } else {
+        Listener::public(options.listen, sources.clone()).await?
+    };
     let private = if merged { None } else { Some(Listener::api(options.api_listen, sources).await?) };
     for listener in [Some(&public), private.as_ref()].into_iter().flatten() {
         if let Some(address) = listener.address() {
@@ -187,7 +197,13 @@ async fn registry(shared: Arc<Shared>, mut fleet: watch::Receiver<Arc<FleetView>
     }
 }
 
-fn start(shared: &Arc<Shared>, name: &ClusterName, id: ClusterId, fleet: &watch::Receiver<Arc<FleetView>>, supervisor: &Supervisor) -> Supervisor {
+fn start(
+    shared: &Arc<Shared>,
+    name: &ClusterName,
+    id: ClusterId,
+    fleet: &watch::Receiver<Arc<FleetView>>,
+    supervisor: &Supervisor,
+) -> Supervisor {
     let scope = supervisor.child(&name.to_string());
     let (shared, name, fleet, inner) = (Arc::clone(shared), name.clone(), fleet.clone(), scope.clone());
     scope.spawn(Task::new("cluster").restart(BackoffPolicy::WATCH).finishes(), move |stop| {

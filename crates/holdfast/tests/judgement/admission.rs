@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     at_rest::restart,
-    case::{Case, Edit, RELEASES, Row},
+    case::{Case, Edit, Place, RELEASES, Row},
     support::{World, condition, finding, live},
 };
 
@@ -45,15 +45,14 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 "#;
 
 /// The objects with an image.
-const WORKLOADS: [(fn(&str, &str) -> Target, &str, &str); 2] =
-    [(Target::deployment, "Deployment", "web"), (Target::statefulset, "StatefulSet", "db")];
+const WORKLOADS: [(Place, &str, &str); 2] = [(Target::deployment, "Deployment", "web"), (Target::statefulset, "StatefulSet", "db")];
 
 fn options(namespace: &str) -> WebhookOptions {
     let rule = Rule { groups: vec!["apps".to_owned()], resources: vec!["deployments".to_owned(), "statefulsets".to_owned()] };
     WebhookOptions::new(namespace, namespace, vec![rule])
 }
 
-fn edit(path: &str, value: Value) -> Edit {
+fn edit(path: &str, value: &Value) -> Edit {
     Edit::Json(json!([{"op": "replace", "path": path, "value": value}]))
 }
 
@@ -119,7 +118,7 @@ async fn heals_around(case: &mut Case, by_position: bool) {
     case.mark = case.world.workload.audit_mark().await.unwrap();
     case.corrects(&rows(
         "kubectl-edit",
-        || edit("/spec/template/spec/containers/0/args", json!(["b"])),
+        || edit("/spec/template/spec/containers/0/args", &json!(["b"])),
         &["/spec/template/spec/containers/[name=c]/args"],
         &["/spec"],
     ))
@@ -144,7 +143,7 @@ async fn a_webhook_that_was_there_first() {
     // The manifest's value is written, so the webhook has one thing to do, not two.
     case.mark = case.world.workload.audit_mark().await.unwrap();
     let rows = WORKLOADS.map(|(target, kind, name)| {
-        Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, json!("evil:1")))
+        Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, &json!("evil:1")))
             .drifts(&[IMAGE])
             .restores(&["/spec"])
     });
@@ -199,7 +198,7 @@ async fn a_webhook_that_never_looks_what_is_there() {
     wait_accepted(&case).await;
     case.mark = case.world.workload.audit_mark().await.unwrap();
     let rows = WORKLOADS.map(|(target, kind, name)| {
-        Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, json!("evil:1")))
+        Row::new("the rewritten path itself", target, kind, name, edit(IMAGE_POINTER, &json!("evil:1")))
             .drifts(&[IMAGE])
             .restores(&["/spec"])
     });

@@ -1,6 +1,6 @@
 //! At rest the hub writes nothing, asks nothing and reads next to nothing, however much others write (issue §5.2, D15).
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use anyhow::ensure;
 use holdfast_testkit::{Target, Writer, eventually};
@@ -88,12 +88,10 @@ fn churn(namespace: &str, plane: &'static holdfast_testkit::ControlPlane) -> Joi
     tasks
 }
 
-fn beat(writer: Writer, target: Target, patch: fn(u32) -> Value) -> impl Future<Output = ()> {
-    async move {
-        for n in 1.. {
-            writer.merge_patch(&target, &patch(n)).await.unwrap();
-            sleep(BEAT).await;
-        }
+async fn beat(writer: Writer, target: Target, patch: fn(u32) -> Value) {
+    for n in 1.. {
+        writer.merge_patch(&target, &patch(n)).await.unwrap();
+        sleep(BEAT).await;
     }
 }
 
@@ -101,7 +99,7 @@ fn beat(writer: Writer, target: Target, patch: fn(u32) -> Value) -> impl Future<
 async fn lists(world: &World) -> u64 {
     let page = world.metrics().await;
     let counts = page.lines().filter(|line| line.starts_with("holdfast_workload_requests_total{") && line.contains("verb=\"list\""));
-    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 fn report_versions(reports: &str) -> Vec<(String, String)> {

@@ -67,9 +67,8 @@ impl Scaled {
                 &format!("\"name\":\"{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()),
                 &format!("\"name\":\"{{{{ .Release.Name }}}}-{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()),
             );
-            text.push_str(&format!(
-                "---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: \"{name}\"}}\nspec: {spec}\n"
-            ));
+            text +=
+                &format!("---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: \"{name}\"}}\nspec: {spec}\n");
         }
         text
     }

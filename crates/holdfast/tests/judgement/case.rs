@@ -36,12 +36,15 @@ const KINDS: [(&str, &str, &[&str]); 8] = [
 /// Uid, resource version and generation by kind and name.
 type Versions = BTreeMap<String, (String, String, i64)>;
 
+/// An object of one kind, by namespace and name.
+pub type Place = fn(&str, &str) -> Target;
+
 /// What somebody does to one object of each release.
 pub struct Row {
     /// What it shows.
     pub what: &'static str,
     /// The object, by namespace and name.
-    pub object: fn(&str, &str) -> Target,
+    pub object: Place,
     /// Its kind.
     pub kind: &'static str,
     /// Its name without the release's.
@@ -238,7 +241,7 @@ fn times(report: &Value, kind: &str, name: &str) -> u64 {
 
 impl Row {
     /// A row with the values most have.
-    pub fn new(what: &'static str, object: fn(&str, &str) -> Target, kind: &'static str, name: &'static str, edit: Edit) -> Self {
+    pub fn new(what: &'static str, object: Place, kind: &'static str, name: &'static str, edit: Edit) -> Self {
         Self { what, object, kind, name, manager: "kubectl-edit", edit, paths: &[], restored: &[], writes_v4: 1 }
     }
 

@@ -134,12 +134,8 @@ async fn d14_two_releases_declare_one_object() {
 async fn d14_two_hubs_guard_one_cluster() {
     let mut first = World::new("d14-hubs").await;
     let mut second = World::new("d14-hubs-too").await;
-    let mut chart = String::new();
-    for number in 0..4 {
-        chart.push_str(&format!(
-            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: \"{{{{ .Release.Name }}}}-{number}\"}}\ndata: {{k: own}}\n"
-        ));
-    }
+    let document = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-NUMBER\"}\ndata: {k: own}\n";
+    let chart: String = (0..4).map(|number| document.replace("NUMBER", &number.to_string())).collect();
     for (helm, release) in RELEASES {
         first.install_text(helm, release, &chart, &[]).await;
     }

@@ -4,7 +4,7 @@ use holdfast_testkit::Target;
 use serde_json::json;
 
 use crate::{
-    case::{Case, Edit, RELEASES, Row},
+    case::{Case, Edit, Place, RELEASES, Row},
     support::{finding, path_of, reason},
 };
 
@@ -421,7 +421,7 @@ async fn d02_filled_in_templates_and_what_cannot_be_put_back() {
     ])
     .await;
 
-    let cases: [(fn(&str, &str) -> Target, &str, &str, &str, serde_json::Value); 3] = [
+    let cases: [(Place, &str, &str, &str, serde_json::Value); 3] = [
         (
             Target::statefulset,
             "StatefulSet",

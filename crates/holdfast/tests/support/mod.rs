@@ -99,9 +99,9 @@ impl World {
     }
 
     /// Applies a policy for the world's releases with this mode and further fields of the spec.
-    pub async fn policy(&self, mode: &str, more: Value) {
+    pub async fn policy(&self, mode: &str, further: Value) {
         let mut spec = json!({"clusterSelector": {}, "releases": [{"namespace": self.namespace}], "mode": mode, "interval": "30s"});
-        spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        spec.as_object_mut().unwrap().extend(further.as_object().cloned().unwrap_or_default());
         let policy = json!({"apiVersion": "holdfast.dev/v1alpha1", "kind": "DriftPolicy", "metadata": {"name": "p", "namespace": self.namespace}, "spec": spec});
         self.mgmt.apply_yaml("platform", &policy.to_string()).await.unwrap();
     }
@@ -201,7 +201,11 @@ impl World {
     pub async fn wait_report(&self, release: Option<&str>, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let found = eventually(what, SOON, async || {
             let report = self.report(release).await.ok_or_else(|| anyhow::anyhow!("no report"))?;
-            if wanted(&report["status"]) { Ok(report) } else { Err(anyhow::anyhow!("{}", serde_json::to_string_pretty(&report["status"])?)) }
+            if wanted(&report["status"]) {
+                Ok(report)
+            } else {
+                Err(anyhow::anyhow!("{}", serde_json::to_string_pretty(&report["status"])?))
+            }
         })
         .await;
         found.unwrap_or_else(|error| panic!("{error:#}\n--- hub ---\n{}", self.log_tail()))
@@ -239,12 +243,24 @@ impl Drop for World {
 
 /// The status of a condition.
 pub fn condition<'a>(status: &'a Value, kind: &str) -> &'a str {
-    status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind).and_then(|condition| condition["status"].as_str()).unwrap_or_default()
+    status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == kind)
+        .and_then(|condition| condition["status"].as_str())
+        .unwrap_or_default()
 }
 
 /// The reason of a condition.
 pub fn reason<'a>(status: &'a Value, kind: &str) -> &'a str {
-    status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind).and_then(|condition| condition["reason"].as_str()).unwrap_or_default()
+    status["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|condition| condition["type"] == kind)
+        .and_then(|condition| condition["reason"].as_str())
+        .unwrap_or_default()
 }
 
 /// The finding about an object.

@@ -15,7 +15,7 @@ use holdfast_engine::{contest::Ledger, object::Gvk};
 use holdfast_fleet::{
     call::{ApiClient, CallError, Endpoint},
     discovery::{Catalog, Discovery, DiscoveryError, Refreshed},
-    watch::{Delivery, Reason as WatchReason, Update},
+    watch::Delivery,
 };
 use holdfast_helm::RecordMeta;
 use jiff::Timestamp;
@@ -36,8 +36,7 @@ use super::{
     release::{self, Declared, LoadError},
     scalers::Scalers,
     shared::Shared,
-    sight::News,
-    sighting::{Sighting, Watched},
+    sighting::Sighting,
     source::{Contact, Guardianship},
     state::{ClusterId, StateId},
     watching::Watching,
@@ -53,22 +52,20 @@ const JUDGING: usize = 16;
 const LOADING: usize = 4;
 /// Reports are computed this long after the first change, so that a burst is computed once.
 const GATHER: Duration = Duration::from_millis(20);
-/// One read a minute at most catches admission that rides on writes beside the owned paths.
-pub(super) const BESIDE: Duration = Duration::from_secs(60);
 /// Definitions change in bursts.
-const DISCOVER_AFTER: Duration = Duration::from_millis(100);
+pub(super) const DISCOVER_AFTER: Duration = Duration::from_millis(100);
 /// Discovery is refreshed at least this often: aggregated groups come and go without an event. Costs two conditional requests.
-const DISCOVER_EVERY: Duration = Duration::from_secs(300);
+const DISCOVER_EVERY: Duration = Duration::from_mins(5);
 /// How long judgements under way get when the hub stops or the cluster leaves.
 const WIND_DOWN: Duration = Duration::from_secs(1);
 /// How often expired listings and stale watches are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
 /// A watch that is broken for longer backs no verdict.
-const STALE_AFTER: Duration = Duration::from_secs(60);
+const STALE_AFTER: Duration = Duration::from_mins(1);
 /// Every object is compared in full once in this time, a few with each audit: admission that left no trace in any metadata.
-const FULL_EVERY: Duration = Duration::from_secs(24 * 3600);
+const FULL_EVERY: Duration = Duration::from_hours(24);
 /// A start has just compared everything.
-const FULL_AFTER: Duration = Duration::from_secs(3600);
+const FULL_AFTER: Duration = Duration::from_hours(1);
 /// Autoscalers that cannot be listed for this long keep writes off, not judgements.
 const SCALERS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -157,7 +154,7 @@ pub(super) struct Actor {
     auditing: HashSet<Gvk>,
     pub(super) dirty: BTreeSet<ReleaseName>,
     pub(super) flush_at: Option<Instant>,
-    discover_at: Instant,
+    pub(super) discover_at: Instant,
     housekeeping_at: Instant,
     pub(super) contact: Contact,
     failures: u32,
@@ -219,7 +216,12 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
 }
 
 impl Actor {
-    async fn run(&mut self, fleet: &mut watch::Receiver<Arc<FleetView>>, deliveries: &mut mpsc::Receiver<Delivery<Sighting>>, stop: &CancellationToken) -> Ended {
+    async fn run(
+        &mut self,
+        fleet: &mut watch::Receiver<Arc<FleetView>>,
+        deliveries: &mut mpsc::Receiver<Delivery<Sighting>>,
+        stop: &CancellationToken,
+    ) -> Ended {
         loop {
             self.start_jobs();
             let wake = self.next_wake();
@@ -263,7 +265,13 @@ impl Actor {
     fn next_wake(&self) -> Instant {
         let judging = if self.may_judge() { self.queue.next() } else { None };
         let audits = self.audits.iter().filter(|(gvk, _)| !self.auditing.contains(*gvk)).map(|(_, at)| *at).min();
-        let times = [judging.filter(|_| self.queue.in_flight() < JUDGING), audits, self.flush_at, Some(self.discover_at).filter(|_| self.discovery.is_some()), self.resume_at];
+        let times = [
+            judging.filter(|_| self.queue.in_flight() < JUDGING),
+            audits,
+            self.flush_at,
+            Some(self.discover_at).filter(|_| self.discovery.is_some()),
+            self.resume_at,
+        ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
     }
 
@@ -298,7 +306,8 @@ impl Actor {
                 Job::Discovered { discovery, result }
             }));
         }
-        let due: Vec<Gvk> = self.audits.iter().filter(|(gvk, at)| **at <= now && !self.auditing.contains(*gvk)).map(|(gvk, _)| gvk.clone()).collect();
+        let due: Vec<Gvk> =
+            self.audits.iter().filter(|(gvk, at)| **at <= now && !self.auditing.contains(*gvk)).map(|(gvk, _)| gvk.clone()).collect();
         for gvk in due {
             self.start_audit(gvk);
         }
@@ -321,8 +330,8 @@ impl Actor {
         };
         let examiner = self.examiner.clone();
         self.jobs.push(Box::pin(async move {
-            let examined = Box::new(examiner.examine(&guarded, state, &context).await);
-            Job::Examined { due, release, examined }
+            let judged = examiner.examine(&guarded, state, &context).await;
+            Job::Examined { due, release, examined: Box::new(judged) }
         }));
     }
 
@@ -404,7 +413,7 @@ impl Actor {
     }
 
     /// A complete list does not hold these declared objects: each is read without a selector before anything is concluded.
-    fn look_for_missing(&mut self, gvk: &Gvk, listed: &HashSet<StateId>, now: Instant) {
+    pub(super) fn look_for_missing(&mut self, gvk: &Gvk, listed: &HashSet<StateId>, now: Instant) {
         let unlisted: Vec<StateId> = self
             .objects
             .iter()
@@ -413,143 +422,6 @@ impl Actor {
             .collect();
         for id in unlisted {
             self.queue.push(id, now, now);
-        }
-    }
-
-    fn event(&mut self, id: StateId, news: News, version: u64, now: Instant) {
-        // It may have been decoded before our own write was taken in.
-        if self.is_known_version(id, version) {
-            return;
-        }
-        if news == News::Changed && self.queue.is_in_flight(id) {
-            self.echoes.insert(id, version);
-        }
-        self.notice(id, news, now);
-    }
-
-    /// Whether the object was last judged at this version, or passed through it while it was corrected.
-    pub(super) fn is_known_version(&self, id: StateId, version: u64) -> bool {
-        self.shared.states.is_judged_at(id, version) || self.passed.get(&id) == Some(&version)
-    }
-
-    pub(super) fn notice(&mut self, id: StateId, news: News, now: Instant) {
-        match news {
-            News::Known => {}
-            News::Beside => self.queue.push(id, now + BESIDE, now),
-            News::Changed => {
-                // Desired or live changed: a refused write is worth another try at once.
-                self.retries.remove(&id);
-                self.queue.notice(id, now);
-            }
-        }
-    }
-
-    fn deliver(&mut self, delivery: Delivery<Sighting>) {
-        let Delivery { key, run, update } = delivery;
-        let Some(watched) = self.watching.watched(&key, run) else { return };
-        let now = Instant::now();
-        match &update {
-            Update::Live => {
-                self.watching.set_live(&key, true, now);
-                self.reached();
-            }
-            Update::Broken { reason } => {
-                if !matches!(reason, WatchReason::Ended | WatchReason::Moved | WatchReason::NotServed) {
-                    self.watching.set_live(&key, false, now);
-                }
-                if *reason == WatchReason::NotServed {
-                    self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
-                }
-                if matches!(reason, WatchReason::Unreachable | WatchReason::Timeout | WatchReason::Unauthorized) {
-                    self.unreached(reason.label());
-                }
-            }
-            _ => {}
-        }
-        match watched {
-            Watched::Records => self.record_update(update),
-            Watched::Scalers => self.scaler_update(update, now),
-            Watched::Definitions => {
-                if matches!(update, Update::Changed(_) | Update::Deleted(_)) {
-                    self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
-                }
-            }
-            Watched::Objects(gvk) => self.object_update(&gvk, update, now),
-        }
-    }
-
-    fn object_update(&mut self, gvk: &Gvk, update: Update<Sighting>, now: Instant) {
-        match update {
-            Update::Reset => self.watching.list_begins(gvk),
-            Update::Listed(Sighting::Object { id, news, version, .. }) => {
-                self.watching.listed(gvk, id);
-                self.event(id, news, version, now);
-            }
-            Update::Changed(Sighting::Object { id, news, version, .. }) => self.event(id, news, version, now),
-            // Gone, or its label is: one read without a selector tells. Never the echo of our own write, even right after a creation.
-            Update::Deleted(Sighting::Object { id, .. }) => {
-                self.retries.remove(&id);
-                self.echoes.remove(&id);
-                self.queue.push(id, now, now);
-            }
-            Update::ListComplete => {
-                if let Some(listed) = self.watching.list_ends(gvk) {
-                    self.look_for_missing(gvk, &listed, now);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn scaler_update(&mut self, update: Update<Sighting>, now: Instant) {
-        let otherwise = match update {
-            Update::Reset => {
-                self.scalers.reset();
-                Vec::new()
-            }
-            Update::Listed(Sighting::Scaler(Some(scaler))) | Update::Changed(Sighting::Scaler(Some(scaler))) => self.scalers.put(*scaler),
-            Update::Deleted(Sighting::Scaler(Some(scaler))) => self.scalers.remove(&scaler).into_iter().collect(),
-            Update::ListComplete => self.scalers.list_complete(),
-            _ => Vec::new(),
-        };
-        // Bounds moved: what was yielded may be drift now, and the other way round.
-        for scaler in otherwise {
-            self.judge_afresh(scaler.target_id(self.cluster), now);
-        }
-    }
-
-    /// What an object is judged by changed beside the object. Digests know nothing of that, so it is judged from scratch, also where it
-    /// is being judged by the old rules right now.
-    pub(super) fn judge_afresh(&mut self, id: StateId, now: Instant) {
-        if self.objects.contains_key(&id) {
-            self.afresh.insert(id);
-            self.queue.push(id, now, now);
-        }
-    }
-
-    fn record_update(&mut self, update: Update<Sighting>) {
-        let touched = match update {
-            Update::Reset => {
-                self.book.reset();
-                Vec::new()
-            }
-            Update::Listed(Sighting::Record(sight)) => {
-                let release = self.book.put(*sight);
-                if self.book.complete { release.into_iter().collect() } else { Vec::new() }
-            }
-            Update::Changed(Sighting::Record(sight)) => self.book.put(*sight).into_iter().collect(),
-            Update::Deleted(Sighting::Record(sight)) => self.book.remove(&sight).into_iter().collect(),
-            Update::ListComplete => {
-                let touched = self.book.list_complete();
-                self.retire_unknown_reports();
-                touched
-            }
-            _ => Vec::new(),
-        };
-        if self.book.complete {
-            for release in touched {
-                self.look_at(&release);
-            }
         }
     }
 

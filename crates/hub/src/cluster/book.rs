@@ -135,7 +135,9 @@ impl Book {
             State::Failed { failed, deployed } => Phase::Failed { failed: failed.version, deployed: deployed.and_then(revision) },
             State::Pending { pending, .. } => held(format!("revision {} is {}", pending.version, pending.status.as_str())),
             State::Between(meta) => held(format!("revision {} is superseded and its successor is not visible yet", meta.version)),
-            State::Uninstalling(meta) | State::Uninstalled(meta) | State::Unclear(meta) => held(format!("revision {} is {}", meta.version, meta.status.as_str())),
+            State::Uninstalling(meta) | State::Uninstalled(meta) | State::Unclear(meta) => {
+                held(format!("revision {} is {}", meta.version, meta.status.as_str()))
+            }
             State::Absent => Phase::Gone(false),
         }
     }

@@ -193,8 +193,22 @@ impl Examiner {
     pub async fn examine_read(&self, guarded: &Guarded, state: ObjectState, context: &Context, live: Option<Bytes>) -> Examined {
         let places = guarded.endpoint().and_then(|endpoint| Ok((endpoint, guarded.collection()?)));
         let (Ok((endpoint, collection)), Ok(oracle_manager)) = (places, FieldManager::new(ORACLE_MANAGER)) else {
-            let judgement = Judgement::plain(Verdict::Unknown, Action::Reported, Reason::ManifestInvalid, "the object's name cannot be part of a request");
-            return Examined { judgement, state, writer: None, assumed: None, write: None, unreachable: None, uid: String::new(), asked: Vec::new() };
+            let judgement = Judgement::plain(
+                Verdict::Unknown,
+                Action::Reported,
+                Reason::ManifestInvalid,
+                "the object's name cannot be part of a request",
+            );
+            return Examined {
+                judgement,
+                state,
+                writer: None,
+                assumed: None,
+                write: None,
+                unreachable: None,
+                uid: String::new(),
+                asked: Vec::new(),
+            };
         };
         let mut facts = Facts::default();
         if let Some(text) = live {
@@ -244,7 +258,9 @@ impl Inquiry<'_> {
     fn with_case<T>(&self, desired: &Desired, then: impl FnOnce(&Case<'_>) -> T) -> T {
         let (facts, context) = (&self.facts, self.context);
         let baseline: Option<Baseline> = self.state.baseline();
-        let ignored = |path: &Path, actor: Option<&Actor>| context.ignore.iter().any(|rule| rule.covers(path, actor.map(|actor| actor.manager.as_str())));
+        let ignored = |path: &Path, actor: Option<&Actor>| {
+            context.ignore.iter().any(|rule| rule.covers(path, actor.map(|actor| actor.manager.as_str())))
+        };
         then(&Case {
             desired,
             owned: self.state.owned.as_deref(),
@@ -368,7 +384,9 @@ impl Inquiry<'_> {
         let (judgement, outcome) = match sent.and_then(|answer| Ok((answer.json::<Value>()?, answer.into_bytes()))) {
             Ok((object, text)) => {
                 let concluded = self.with_case(desired, |case| match (case.owned, case.live) {
-                    (Some(owned), Live::Present(before)) => (decide::corrected(case, owned, before, correction, &object), Outcome::Corrected),
+                    (Some(owned), Live::Present(before)) => {
+                        (decide::corrected(case, owned, before, correction, &object), Outcome::Corrected)
+                    }
                     (owned, _) => (decide::recreated(case, owned, &object), Outcome::Recreated),
                 });
                 if let Some(moved) = self.move_ownership(correction, &object).await {
@@ -380,7 +398,9 @@ impl Inquiry<'_> {
                 self.facts.absent = false;
                 concluded
             }
-            Err(CallError::Conflict | CallError::AlreadyExists | CallError::PatchMismatch) => (self.with_case(desired, decide::overtaken), Outcome::Conflict),
+            Err(CallError::Conflict | CallError::AlreadyExists | CallError::PatchMismatch) => {
+                (self.with_case(desired, decide::overtaken), Outcome::Conflict)
+            }
             Err(error) => {
                 let outcome = if error.retry() == Retry::Later { Outcome::Failed } else { Outcome::Refused };
                 let refusal = self.facts.said(Err(error)).err();
@@ -479,7 +499,7 @@ fn owned_by_oracle(answer: &Value) -> OwnedSet {
 fn throw_away(mut object: Value) -> Value {
     if let Some(Value::String(name)) = object.pointer_mut("/metadata/name") {
         name.truncate(name.char_indices().map(|(index, _)| index).take_while(|index| *index < 40).last().unwrap_or_default());
-        name.push_str(&format!("x-holdfast-{:06x}", rand::random::<u32>() & 0xff_ffff));
+        *name = format!("{name}x-holdfast-{:06x}", rand::random::<u32>() & 0xff_ffff);
     }
     object
 }

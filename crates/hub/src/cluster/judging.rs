@@ -34,7 +34,7 @@ use crate::{
 /// First wait before a refused or deferred write is tried again; doubles up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(30);
 /// Longest wait.
-const LAST_RETRY: Duration = Duration::from_secs(3600);
+const LAST_RETRY: Duration = Duration::from_hours(1);
 
 impl Actor {
     /// What a judgement needs; `None` where none is due now.
@@ -72,7 +72,11 @@ impl Actor {
             scaler: self.scalers.of(&guarded.key).cloned(),
             trusted: known.guard.trust,
             also_declared_by: None,
-            fence: Some(FenceQuestion { namespace: release.namespace.clone(), name: release.name.clone(), judged: revision.judged.clone() }),
+            fence: Some(FenceQuestion {
+                namespace: release.namespace.clone(),
+                name: release.name.clone(),
+                judged: revision.judged.clone(),
+            }),
         };
         self.afresh.remove(&due.id);
         Some((release, guarded, state, context))
@@ -111,7 +115,11 @@ impl Actor {
         for outcome in &examined.asked {
             self.shared.metrics.oracle_asked(*outcome);
         }
-        let guarded = self.objects.get(&due.id).and_then(|slot| slot.claimants.iter().find(|(claimant, _)| claimant == release)).map(|(_, guarded)| Arc::clone(guarded));
+        let guarded = self
+            .objects
+            .get(&due.id)
+            .and_then(|slot| slot.claimants.iter().find(|(claimant, _)| claimant == release))
+            .map(|(_, guarded)| Arc::clone(guarded));
         let Some(guarded) = guarded else { return };
         if let Some(error) = &examined.unreachable {
             self.unreached(error.category());
@@ -164,7 +172,7 @@ impl Actor {
     /// Notes a write everywhere it belongs. Answers when to judge again, where the write met another one.
     fn wrote(&mut self, due: Due, release: &ReleaseName, guarded: &Guarded, uid: &str, write: Written) -> Option<Instant> {
         let now = self.shared.clock.now();
-        let Some(known) = self.releases.get_mut(release) else { return None };
+        let known = self.releases.get_mut(release)?;
         let succeeded = matches!(write.outcome, Outcome::Corrected | Outcome::Recreated);
         if succeeded {
             let rule = known.guard.contest.map(|contest| Alternation {
@@ -209,7 +217,12 @@ impl Actor {
         let admission: Vec<String> = known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path)).collect();
         let key = self.report_key(release);
         let emit = |reason, note: String| {
-            self.shared.events.emit(Happening { regarding: Regarding::Report(key.clone()), reason, object: Some(guarded.key.to_string()), note });
+            self.shared.events.emit(Happening {
+                regarding: Regarding::Report(key.clone()),
+                reason,
+                object: Some(guarded.key.to_string()),
+                note,
+            });
         };
         if news.drift {
             tracing::info!(cluster = %self.name, release = %release, object = %guarded.key, verdict = judgement.verdict.as_str(), "drift found");
@@ -219,7 +232,9 @@ impl Actor {
         match (judgement.verdict, judgement.action) {
             (_, Action::Corrected | Action::Recreated) => emit(EventReason::DriftCorrected, describe(guarded, judgement)),
             (Verdict::Contested, _) if news.drift => emit(EventReason::DriftContested, format!("{}: {}", guarded.key, judgement.message)),
-            (Verdict::Refused, _) if news.drift => emit(EventReason::CorrectionRefused, format!("{}: {}", guarded.key, judgement.reason.as_str())),
+            (Verdict::Refused, _) if news.drift => {
+                emit(EventReason::CorrectionRefused, format!("{}: {}", guarded.key, judgement.reason.as_str()));
+            }
             _ => {}
         }
         if !admission.is_empty() {
@@ -251,8 +266,22 @@ impl Actor {
         }
         let waits = match judgement.verdict {
             Verdict::Refused => true,
-            Verdict::Unknown => matches!(judgement.reason, Reason::ServerError | Reason::AdmissionDenied | Reason::QuotaExceeded | Reason::Forbidden | Reason::KindNotServed),
-            Verdict::Missing => matches!(judgement.action, Action::Deferred) || matches!(judgement.reason, Reason::NamespaceMissing | Reason::NamespaceTerminating | Reason::QuotaExceeded | Reason::AdmissionDenied | Reason::ServerError | Reason::KindNotServed),
+            Verdict::Unknown => matches!(
+                judgement.reason,
+                Reason::ServerError | Reason::AdmissionDenied | Reason::QuotaExceeded | Reason::Forbidden | Reason::KindNotServed
+            ),
+            Verdict::Missing => {
+                matches!(judgement.action, Action::Deferred)
+                    || matches!(
+                        judgement.reason,
+                        Reason::NamespaceMissing
+                            | Reason::NamespaceTerminating
+                            | Reason::QuotaExceeded
+                            | Reason::AdmissionDenied
+                            | Reason::ServerError
+                            | Reason::KindNotServed
+                    )
+            }
             Verdict::Drifted => judgement.action == Action::Deferred,
             Verdict::Contested => {
                 let probe = self.ledgers.get(&id).and_then(|ledger| ledger.next_probe(self.shared.clock.now()));

@@ -1,8 +1,8 @@
 //! One workload cluster: connecting to it, judging what its releases declare, correcting drift.
 //!
 //! - [`run`] waits until the cluster may be connected to, connects, and hands over to the [`actor`].
-//! - [`actor`] owns everything known about a connected cluster and does nothing slow itself; its parts are `releases` (records to
-//!   declared objects), `judging` (one object) and `publishing` (reports).
+//! - [`actor`] owns everything known about a connected cluster and does nothing slow itself; its parts are `delivering` (watches),
+//!   `releases` (records to declared objects), `judging` (one object) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
 //! - `book`, `claims`, `scalers`, `queue`, `source` are plain values with rules.
@@ -11,6 +11,7 @@ pub mod actor;
 mod audit;
 pub mod book;
 pub mod claims;
+mod delivering;
 pub mod guarded;
 pub mod inquiry;
 mod judging;
@@ -90,12 +91,8 @@ pub async fn run(
         match admission(&entry) {
             Ok(kubeconfig) => {
                 rejected = None;
-                let failed = match session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop).await {
-                    Ok(Ended::Reconnect | Ended::Released) => None,
-                    Err(reason) => Some(reason),
-                };
-                match failed {
-                    Some(reason) => {
+                match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
+                    Err(reason) => {
                         say(&shared, &entry, ClusterState::Unreachable, &Standing::unreachable(reason));
                         // Cancel-safe: a timer and a watch channel.
                         tokio::select! {
@@ -105,15 +102,15 @@ pub async fn run(
                         }
                     }
                     // The view that ended the session is the one to look at next.
-                    None => backoff.reset(),
+                    Ok(Ended::Reconnect | Ended::Released) => backoff.reset(),
                 }
             }
             Err(standing) => {
                 if let Standing { rejection: Some(rejection), .. } = &standing
                     && rejected.as_ref() != Some(rejection)
                 {
-                    announce(&shared, &entry, rejection);
-                    rejected = Some(rejection.clone());
+                    announce(&shared, &entry, *rejection);
+                    rejected = Some(*rejection);
                 }
                 say(&shared, &entry, standing.state, &standing);
                 if !matches!(stop.run_until_cancelled(fleet.changed()).await, Some(Ok(()))) {
@@ -127,7 +124,8 @@ pub async fn run(
 
 /// Prepares calls to the server of a kubeconfig.
 pub(crate) fn connect(shared: &Shared, kubeconfig: &Kubeconfig) -> Result<ApiClient, &'static str> {
-    let connection = Connection::new(kubeconfig, &shared.servers, Options::default(), Arc::clone(&shared.observer)).map_err(holdfast_fleet::transport::ConnectError::reason)?;
+    let connection = Connection::new(kubeconfig, &shared.servers, Options::default(), Arc::clone(&shared.observer))
+        .map_err(holdfast_fleet::transport::ConnectError::reason)?;
     Ok(ApiClient::new(connection, Deadlines::default()))
 }
 
@@ -145,7 +143,7 @@ fn admission(entry: &ClusterEntry) -> Result<Arc<Kubeconfig>, Standing> {
             reason: rejection.reason(),
             message: rejection.to_string(),
             in_sync_reason: "KubeconfigRejected",
-            rejection: Some(rejection.clone()),
+            rejection: Some(*rejection),
         }),
         Credential::Missing => Err(Standing {
             state: ClusterState::Rejected,
@@ -170,7 +168,7 @@ async fn session(
     stop: &CancellationToken,
 ) -> Result<Ended, &'static str> {
     let client = connect(shared, kubeconfig)?;
-    let Some(found) = stop.run_until_cancelled(find_out(&client)).await else { return Ok(Ended::Released) };
+    let Some(found) = Box::pin(stop.run_until_cancelled(find_out(&client))).await else { return Ok(Ended::Released) };
     let (uid, discovery) = found?;
     let (sender, deliveries) = mpsc::channel(DELIVERIES);
     let scope = supervisor.child("session");
@@ -238,7 +236,13 @@ fn say(shared: &Shared, entry: &ClusterEntry, state: ClusterState, standing: &St
             condition("Reachable", if state == ClusterState::Unreachable { Truth::False } else { Truth::Unknown }, standing.reason),
             condition("Fresh", Truth::False, "Stale"),
         ],
-        source: Some(Source { kind: SourceKind::Cluster, namespace: String::new(), name: entry.name.name.to_string(), revision: None, desired_hash: None }),
+        source: Some(Source {
+            kind: SourceKind::Cluster,
+            namespace: String::new(),
+            name: entry.name.name.to_string(),
+            revision: None,
+            desired_hash: None,
+        }),
         observed_at: Some(now),
         ..DriftReportStatus::default()
     };
@@ -247,13 +251,18 @@ fn say(shared: &Shared, entry: &ClusterEntry, state: ClusterState, standing: &St
 }
 
 /// Tells once for each rejection: Event, metric, log line.
-fn announce(shared: &Shared, entry: &ClusterEntry, rejection: &Rejection) {
+fn announce(shared: &Shared, entry: &ClusterEntry, rejection: Rejection) {
     tracing::warn!(cluster = %entry.name, reason = rejection.reason(), "kubeconfig rejected");
-    shared.metrics.kubeconfig_rejected(rejection.clone());
+    shared.metrics.kubeconfig_rejected(rejection);
     for regarding in [
         Regarding::Owner { namespace: Arc::clone(&entry.name.namespace), owner: entry.owner.clone() },
         Regarding::Report(ReportKey::cluster(&entry.name)),
     ] {
-        shared.events.emit(Happening { regarding, reason: EventReason::KubeconfigRejected, object: None, note: format!("{}: {rejection}", rejection.reason()) });
+        shared.events.emit(Happening {
+            regarding,
+            reason: EventReason::KubeconfigRejected,
+            object: None,
+            note: format!("{}: {rejection}", rejection.reason()),
+        });
     }
 }

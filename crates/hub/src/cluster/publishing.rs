@@ -22,7 +22,12 @@ impl Actor {
         for release in std::mem::take(&mut self.dirty) {
             if let Some(known) = self.releases.get(&release) {
                 // A report that says less than the stored one would flicker while a starting hub judges its first objects.
-                if known.loaded.is_some() && !known.is_judged() && known.judgeable().is_some() && self.contact.unreachable.is_none() && self.may_judge() {
+                if known.loaded.is_some()
+                    && !known.is_judged()
+                    && known.judgeable().is_some()
+                    && self.contact.unreachable.is_none()
+                    && self.may_judge()
+                {
                     continue;
                 }
                 self.shared.reports.publish(self.report_key(&release), self.entry.owner.clone(), known.status(&self.contact, now));
@@ -58,7 +63,13 @@ impl Actor {
         self.shared.metrics.set_state_bytes(self.shared.states.bytes() as u64);
         let status = DriftReportStatus {
             conditions: self.cluster_conditions(&summary),
-            source: Some(Source { kind: SourceKind::Cluster, namespace: String::new(), name: self.name.name.to_string(), revision: None, desired_hash: None }),
+            source: Some(Source {
+                kind: SourceKind::Cluster,
+                namespace: String::new(),
+                name: self.name.name.to_string(),
+                revision: None,
+                desired_hash: None,
+            }),
             observed_at: Some(now),
             summary,
             ..DriftReportStatus::default()

@@ -136,7 +136,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_entry_for_each_object_and_the_earliest_time_wins() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.push(id("a"), now + Duration::from_secs(60), now);
+        queue.push(id("a"), now + Duration::from_mins(1), now);
         queue.notice(id("a"), now);
         queue.push(id("a"), now + Duration::from_secs(5), now);
         queue.notice(id("b"), now);

@@ -113,7 +113,8 @@ mod tests {
     }
 
     fn asked(items: &[Value]) -> Fence {
-        let question = FenceQuestion { namespace: "t".into(), name: "web".into(), judged: Judged { version: 1, uid: "u1".into(), newest: 1 } };
+        let question =
+            FenceQuestion { namespace: "t".into(), name: "web".into(), judged: Judged { version: 1, uid: "u1".into(), newest: 1 } };
         question.answer(json!({"metadata": {"resourceVersion": "9"}, "items": items}).to_string().as_bytes())
     }
 
@@ -125,7 +126,8 @@ mod tests {
         assert_eq!(asked(&[secret(1, "superseded")]), Fence::Closed);
         assert_eq!(asked(&[secret(1, "deployed"), secret(2, "nonsense")]), Fence::Closed);
         assert_eq!(asked(&[]), Fence::Closed);
-        let question = FenceQuestion { namespace: "t".into(), name: "web".into(), judged: Judged { version: 1, uid: "u1".into(), newest: 1 } };
+        let question =
+            FenceQuestion { namespace: "t".into(), name: "web".into(), judged: Judged { version: 1, uid: "u1".into(), newest: 1 } };
         assert_eq!(question.answer(b"{"), Fence::Unknown);
     }
 }

@@ -75,7 +75,12 @@ pub fn declared(record: &Record, catalog: &Catalog, release: Option<Release>) ->
     let scope_of = |gvk: &Gvk| -> Option<Scope> { catalog.lookup(gvk).served().map(|resource| resource.scope) };
     let read = objects(record, &scope_of);
     let release = release.map(Arc::new);
-    let mut problems: Vec<Finding> = read.problems.iter().filter(|problem| problem.cause != holdfast_helm::Cause::Duplicate).map(|problem| finding(problem, catalog)).collect();
+    let mut problems: Vec<Finding> = read
+        .problems
+        .iter()
+        .filter(|problem| problem.cause != holdfast_helm::Cause::Duplicate)
+        .map(|problem| finding(problem, catalog))
+        .collect();
     let mut guarded = Vec::with_capacity(read.objects.len());
     let mut digester = Digester::new();
     for object in read.objects {
@@ -100,7 +105,9 @@ fn finding(problem: &Problem, catalog: &Catalog) -> Finding {
     let object = problem.object.as_ref();
     let reason = match problem.cause {
         // Discovery that is not complete is no proof that the kind is gone.
-        holdfast_helm::Cause::KindNotServed if object.is_some_and(|object| catalog.lookup(&object.gvk) == Lookup::Unknown) => Reason::ServerError,
+        holdfast_helm::Cause::KindNotServed if object.is_some_and(|object| catalog.lookup(&object.gvk) == Lookup::Unknown) => {
+            Reason::ServerError
+        }
         holdfast_helm::Cause::KindNotServed => Reason::KindNotServed,
         _ => Reason::ManifestInvalid,
     };

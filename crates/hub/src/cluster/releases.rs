@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use holdfast_engine::object::Gvk;
-use holdfast_fleet::{call::CallError, discovery::{Catalog, Lookup}};
+use holdfast_fleet::{
+    call::CallError,
+    discovery::{Catalog, Lookup},
+};
 use holdfast_helm::RecordMeta;
 use tokio::time::Instant;
 
@@ -68,7 +71,8 @@ impl Actor {
             Phase::Failed { deployed, .. } => deployed?,
             Phase::Held { .. } | Phase::Gone(_) => return None,
         };
-        let failed = self.load_errors.get(release).is_some_and(|(version, uid)| *version == revision.meta.version && *uid == revision.meta.uid);
+        let failed =
+            self.load_errors.get(release).is_some_and(|(version, uid)| *version == revision.meta.version && *uid == revision.meta.uid);
         let guarded = self.releases.get(release);
         let loaded = guarded.is_none_or(|guarded| guarded.loaded.as_ref().is_some_and(|loaded| loaded.revision.is_record(&revision)));
         let known = failed || (loaded && self.claims.knows(release, &revision));
@@ -84,7 +88,8 @@ impl Actor {
     }
 
     pub(super) fn loaded(&mut self, release: &ReleaseName, meta: &RecordMeta, result: Result<Declared, LoadError>) {
-        let current = self.current_revision(release).filter(|revision| revision.meta.uid == meta.uid && revision.meta.version == meta.version);
+        let current =
+            self.current_revision(release).filter(|revision| revision.meta.uid == meta.uid && revision.meta.version == meta.version);
         let Some(revision) = current else {
             // Helm went on meanwhile.
             self.want_record(release);
@@ -252,7 +257,7 @@ impl Actor {
         let ids: Vec<StateId> = self
             .releases
             .iter()
-            .filter(|(name, known)| before.get(*name).is_none_or(|old| **old != *known.guard) || self.gate_matters(known))
+            .filter(|(name, known)| before.get(*name).is_none_or(|old| **old != *known.guard) || gate_matters(known))
             .flat_map(|(_, known)| known.loaded.iter().flat_map(|loaded| loaded.objects.iter().copied()))
             .collect();
         for id in ids {
@@ -269,22 +274,26 @@ impl Actor {
         let now = self.shared.clock.now();
         let since = std::mem::replace(&mut self.rules_checked, now);
         let ended = |known: &Guardianship| known.guard.ignore.iter().filter_map(Ignore::until).any(|until| since < until && until <= now);
-        let ids: Vec<StateId> = self.releases.values().filter(|known| ended(known)).flat_map(|known| known.loaded.iter().flat_map(|loaded| loaded.objects.clone())).collect();
+        let ids: Vec<StateId> = self
+            .releases
+            .values()
+            .filter(|known| ended(known))
+            .flat_map(|known| known.loaded.iter().flat_map(|loaded| loaded.objects.clone()))
+            .collect();
         for id in ids {
             self.judge_afresh(id, Instant::now());
         }
     }
 
-    /// Only drift is judged differently while a cluster is paused.
-    fn gate_matters(&self, known: &Guardianship) -> bool {
-        known.loaded.as_ref().is_some_and(|loaded| loaded.objects.iter().any(|id| known.verdict(*id).is_some_and(|verdict| verdict != holdfast_api::report::Verdict::InSync)))
-    }
-
     /// Kinds came or went.
     pub(super) fn rediscovered(&mut self, catalog: Arc<Catalog>) {
         self.catalog = catalog;
-        let incomplete: Vec<ReleaseName> =
-            self.releases.iter().filter(|(_, known)| known.loaded.as_ref().is_some_and(|loaded| loaded.incomplete)).map(|(name, _)| name.clone()).collect();
+        let incomplete: Vec<ReleaseName> = self
+            .releases
+            .iter()
+            .filter(|(_, known)| known.loaded.as_ref().is_some_and(|loaded| loaded.incomplete))
+            .map(|(name, _)| name.clone())
+            .collect();
         for release in incomplete {
             self.claims.remove(&release);
             self.want_record(&release);
@@ -293,7 +302,11 @@ impl Actor {
         let unserved: Vec<StateId> = self
             .objects
             .iter()
-            .filter(|(_, slot)| slot.claimants.first().is_some_and(|(_, guarded)| self.catalog.lookup(&guarded.key.gvk) != Lookup::Served(Arc::clone(&guarded.resource))))
+            .filter(|(_, slot)| {
+                slot.claimants
+                    .first()
+                    .is_some_and(|(_, guarded)| self.catalog.lookup(&guarded.key.gvk) != Lookup::Served(Arc::clone(&guarded.resource)))
+            })
             .map(|(id, _)| *id)
             .collect();
         for id in unserved {
@@ -303,9 +316,15 @@ impl Actor {
 
     /// The shortest interval among the releases that declare objects of a kind.
     pub(super) fn audit_interval(&self, gvk: &Gvk) -> Duration {
-        let declares = |slot: &Slot| slot.claimants.iter().find(|(_, guarded)| *guarded.key.gvk == *gvk).map(|(release, _)| release.clone());
+        let declares =
+            |slot: &Slot| slot.claimants.iter().find(|(_, guarded)| *guarded.key.gvk == *gvk).map(|(release, _)| release.clone());
         let releases: std::collections::BTreeSet<ReleaseName> = self.objects.values().filter_map(declares).collect();
-        releases.iter().filter_map(|release| self.releases.get(release)).map(|known| known.guard.interval).min().unwrap_or(holdfast_api::policy::DEFAULT_INTERVAL.0)
+        releases
+            .iter()
+            .filter_map(|release| self.releases.get(release))
+            .map(|known| known.guard.interval)
+            .min()
+            .unwrap_or(holdfast_api::policy::DEFAULT_INTERVAL.0)
     }
 
     fn count_releases(&self) {
@@ -329,4 +348,11 @@ impl Actor {
         }
         self.shared.releases.remove(&self.name);
     }
+}
+
+/// Only drift is judged differently while a cluster is paused.
+fn gate_matters(known: &Guardianship) -> bool {
+    known.loaded.as_ref().is_some_and(|loaded| {
+        loaded.objects.iter().any(|id| known.verdict(*id).is_some_and(|verdict| verdict != holdfast_api::report::Verdict::InSync))
+    })
 }

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use holdfast_engine::{case::Scaler, object::{Gvk, ObjectKey}};
+use holdfast_engine::{
+    case::Scaler,
+    object::{Gvk, ObjectKey},
+};
 use serde::Deserialize;
 
 use super::state::{ClusterId, StateId};
@@ -49,7 +52,7 @@ struct TargetRef {
 }
 
 impl ScalerSight {
-    /// Reads a HorizontalPodAutoscaler (v1 and v2 agree in these fields).
+    /// Reads a `HorizontalPodAutoscaler` (v1 and v2 agree in these fields).
     pub fn of_hpa(text: &str) -> Option<Self> {
         let hpa: Hpa = serde_json::from_str(text).ok()?;
         let target = hpa.spec.scale_target_ref;

@@ -168,9 +168,21 @@ mod tests {
             ("same version", sight(&gvk, 1, 0, &json!([helm, leader(1)]), &json!({})), News::Known),
             ("leader renewed", sight(&gvk, 2, 0, &json!([helm, leader(2)]), &json!({"lead": "b"})), News::Beside),
             ("leader renewed within the second", sight(&gvk, 2, 0, &json!([helm, leader(1)]), &json!({"lead": "b"})), News::Changed),
-            ("status", sight(&gvk, 2, 0, &json!([helm, leader(1), entry("hpa", "status", 5, &json!({"f:status": {}}))]), &json!({"lead": "a"})), News::Known),
-            ("owned key taken", sight(&gvk, 2, 0, &json!([leader(1), entry("edit", "", 3, &json!({"f:data": {"f:k": {}}}))]), &json!({"lead": "a"})), News::Changed),
-            ("owned key gone", sight(&gvk, 2, 0, &json!([entry("helm", "", 0, &json!({"f:data": {}})), leader(1)]), &json!({"lead": "a"})), News::Changed),
+            (
+                "status",
+                sight(&gvk, 2, 0, &json!([helm, leader(1), entry("hpa", "status", 5, &json!({"f:status": {}}))]), &json!({"lead": "a"})),
+                News::Known,
+            ),
+            (
+                "owned key taken",
+                sight(&gvk, 2, 0, &json!([leader(1), entry("edit", "", 3, &json!({"f:data": {"f:k": {}}}))]), &json!({"lead": "a"})),
+                News::Changed,
+            ),
+            (
+                "owned key gone",
+                sight(&gvk, 2, 0, &json!([entry("helm", "", 0, &json!({"f:data": {}})), leader(1)]), &json!({"lead": "a"})),
+                News::Changed,
+            ),
         ];
         for (what, next, news) in cases {
             assert_eq!(base.news(&next, &gvk), news, "{what}");
@@ -181,7 +193,10 @@ mod tests {
     fn with_generation_status_writes_are_nothing() {
         let gvk = Gvk::new("apps/v1", "Deployment");
         let base = sight(&gvk, 1, 3, &json!([]), &json!({}));
-        assert_eq!(base.news(&sight(&gvk, 2, 3, &json!([entry("kubelet", "status", 1, &json!({"f:status": {}}))]), &json!({})), &gvk), News::Known);
+        assert_eq!(
+            base.news(&sight(&gvk, 2, 3, &json!([entry("kubelet", "status", 1, &json!({"f:status": {}}))]), &json!({})), &gvk),
+            News::Known
+        );
         assert_eq!(base.news(&sight(&gvk, 2, 4, &json!([]), &json!({})), &gvk), News::Changed);
         assert_eq!(base.news(&sight(&gvk, 2, 3, &json!([]), &json!({"a": "b"})), &gvk), News::Changed);
     }

@@ -59,9 +59,9 @@ pub struct Decoder {
 pub enum Watched {
     /// Helm release records.
     Records,
-    /// HorizontalPodAutoscalers.
+    /// `HorizontalPodAutoscalers`.
     Scalers,
-    /// CustomResourceDefinitions, for discovery.
+    /// `CustomResourceDefinitions`, for discovery.
     Definitions,
     /// Objects of a kind that releases declare.
     Objects(Arc<Gvk>),
@@ -77,7 +77,9 @@ impl Decoder {
     /// `watch_key` tells them apart.
     pub fn expect(&self, watch_key: &WatchKey, watched: Watched) {
         let mut kinds = self.kinds.write();
-        kinds.retain(|(endpoint, old)| !(endpoint == watch_key.endpoint() && std::mem::discriminant(old) == std::mem::discriminant(&watched)));
+        kinds.retain(|(endpoint, old)| {
+            !(endpoint == watch_key.endpoint() && std::mem::discriminant(old) == std::mem::discriminant(&watched))
+        });
         kinds.push((watch_key.endpoint().clone(), watched));
     }
 

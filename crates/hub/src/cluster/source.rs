@@ -8,8 +8,8 @@ use std::{
 use holdfast_api::{
     condition::{Condition, Truth},
     report::{
-        Action, Change, CorrectionRecord, Deviation, DeviationReason, DriftReportStatus, Finding, MAX_CORRECTIONS, MAX_LISTED, ObjectRef, Reason, Source,
-        SourceKind, Summary, Verdict,
+        Action, Change, CorrectionRecord, Deviation, DeviationReason, DriftReportStatus, Finding, MAX_CORRECTIONS, MAX_LISTED, ObjectRef,
+        Reason, Source, SourceKind, Summary, Verdict,
     },
 };
 use holdfast_engine::{
@@ -20,7 +20,12 @@ use holdfast_engine::{
 };
 use jiff::Timestamp;
 
-use super::{book::{Phase, Revision}, records::ReleaseName, release::LoadError, state::StateId};
+use super::{
+    book::{Phase, Revision},
+    records::ReleaseName,
+    release::LoadError,
+    state::StateId,
+};
 use crate::policy::Guard;
 
 /// A release under guard.
@@ -173,7 +178,9 @@ impl Guardianship {
             return News { drift: false };
         }
         let old = self.findings.get(&id);
-        let same = old.is_some_and(|old| old.finding.verdict == judgement.verdict && old.finding.action == judgement.action && old.finding.paths == judgement.paths);
+        let same = old.is_some_and(|old| {
+            old.finding.verdict == judgement.verdict && old.finding.action == judgement.action && old.finding.paths == judgement.paths
+        });
         let repeated = same && judgement.action != Action::Corrected && judgement.action != Action::Recreated;
         let finding = Finding {
             object: object_ref(key, uid),
@@ -188,7 +195,8 @@ impl Guardianship {
         };
         // One that stays listed although nothing differs says why it is inexact.
         let corrected = judgement.verdict == Verdict::InSync && judgement.action != Action::Reported;
-        let until = if corrected { now.checked_add(jiff::SignedDuration::try_from(self.guard.interval).unwrap_or_default()).ok() } else { None };
+        let until =
+            if corrected { now.checked_add(jiff::SignedDuration::try_from(self.guard.interval).unwrap_or_default()).ok() } else { None };
         self.findings.insert(id, Listed { finding, until });
         if drifted && !repeated {
             self.last_drift_at = Some(now);
@@ -207,7 +215,13 @@ impl Guardianship {
             .map(|accepted| {
                 let path = accepted.path.to_string();
                 let known = before.iter().find(|old| old.path == path && old.reason == accepted.reason);
-                known.cloned().unwrap_or_else(|| Deviation { object: object_ref(key, uid), path, reason: accepted.reason, since: now, message: accepted.note.clone() })
+                known.cloned().unwrap_or_else(|| Deviation {
+                    object: object_ref(key, uid),
+                    path,
+                    reason: accepted.reason,
+                    since: now,
+                    message: accepted.note.clone(),
+                })
             })
             .collect();
         if !shown.is_empty() {
@@ -217,7 +231,13 @@ impl Guardianship {
 
     /// Admission deviations of an object, to tell new ones.
     pub fn admission_paths(&self, id: StateId) -> Vec<String> {
-        self.deviations.get(&id).into_iter().flatten().filter(|deviation| deviation.reason == DeviationReason::Admission).map(|deviation| deviation.path.clone()).collect()
+        self.deviations
+            .get(&id)
+            .into_iter()
+            .flatten()
+            .filter(|deviation| deviation.reason == DeviationReason::Admission)
+            .map(|deviation| deviation.path.clone())
+            .collect()
     }
 
     /// Notes a write.
@@ -277,7 +297,8 @@ impl Guardianship {
     /// The report.
     pub fn status(&self, contact: &Contact, now: Timestamp) -> DriftReportStatus {
         let problems = self.loaded.as_ref().map(|loaded| loaded.problems.as_slice()).unwrap_or_default();
-        let mut findings: Vec<Finding> = self.findings.values().map(|listed| listed.finding.clone()).chain(problems.iter().cloned()).collect();
+        let mut findings: Vec<Finding> =
+            self.findings.values().map(|listed| listed.finding.clone()).chain(problems.iter().cloned()).collect();
         findings.sort_by(|a, b| b.verdict.cmp(&a.verdict).then_with(|| a.object.cmp(&b.object)));
         let listed = findings.len().min(MAX_LISTED);
         let truncated = (findings.len() - listed) as u64;
@@ -368,8 +389,12 @@ impl Guardianship {
         match &self.phase {
             Phase::Held { reason, message } => return unknown(reason, message.clone()),
             Phase::Gone(true) => return unknown("ReleaseUninstalled", "the release was uninstalled".to_owned()),
-            Phase::Gone(false) => return unknown("RecordsVanished", "the release records are gone although no uninstallation was seen".to_owned()),
-            Phase::Failed { failed, deployed: None } => return unknown("ReleaseFailed", format!("revision {failed} failed and none is deployed")),
+            Phase::Gone(false) => {
+                return unknown("RecordsVanished", "the release records are gone although no uninstallation was seen".to_owned());
+            }
+            Phase::Failed { failed, deployed: None } => {
+                return unknown("ReleaseFailed", format!("revision {failed} failed and none is deployed"));
+            }
             Phase::Failed { failed, .. } if self.guard.on_failed == holdfast_api::policy::OnFailedRelease::Report => {
                 return unknown("ReleaseFailed", format!("revision {failed} failed; findings are against the last deployed revision"));
             }

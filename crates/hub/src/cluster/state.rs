@@ -98,7 +98,11 @@ impl ObjectState {
     /// of one shape and counted by [`States`] once.
     fn bytes(&self) -> usize {
         let names = self.key.name.len() + self.key.namespace.as_ref().map_or(0, |namespace| namespace.len());
-        size_of::<StateId>() + size_of::<Self>() + size_of::<ObjectKey>() + names + self.accepted.as_ref().map_or(0, |accepted| size_of_val::<[Accepted]>(accepted))
+        size_of::<StateId>()
+            + size_of::<Self>()
+            + size_of::<ObjectKey>()
+            + names
+            + self.accepted.as_ref().map_or(0, |accepted| size_of_val::<[Accepted]>(accepted))
     }
 }
 

@@ -87,7 +87,8 @@ impl Watching {
 
     /// What a delivery's watch is for; `None` for leftovers of a watch that was stopped.
     pub fn watched(&self, key: &WatchKey, run: u64) -> Option<Watched> {
-        let current = self.fixed.iter().chain(self.kinds.values().map(|kind| &kind.lease)).any(|lease| **lease.key() == *key && lease.run() == run);
+        let current =
+            self.fixed.iter().chain(self.kinds.values().map(|kind| &kind.lease)).any(|lease| **lease.key() == *key && lease.run() == run);
         if current { self.decoder.watched(key) } else { None }
     }
 

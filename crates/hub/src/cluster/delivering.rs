@@ -1,0 +1,155 @@
+//! The actor's part about watches: what a delivery means.
+
+use holdfast_engine::object::Gvk;
+use holdfast_fleet::watch::{Delivery, Reason as WatchReason, Update};
+use tokio::time::Instant;
+
+use super::{
+    actor::{Actor, DISCOVER_AFTER},
+    sight::News,
+    sighting::{Sighting, Watched},
+    state::StateId,
+};
+
+/// One read a minute at most catches admission that rides on writes beside the owned paths.
+const BESIDE: std::time::Duration = std::time::Duration::from_mins(1);
+
+impl Actor {
+    fn event(&mut self, id: StateId, news: News, version: u64, now: Instant) {
+        // It may have been decoded before our own write was taken in.
+        if self.is_known_version(id, version) {
+            return;
+        }
+        if news == News::Changed && self.queue.is_in_flight(id) {
+            self.echoes.insert(id, version);
+        }
+        self.notice(id, news, now);
+    }
+
+    /// Whether the object was last judged at this version, or passed through it while it was corrected.
+    pub(super) fn is_known_version(&self, id: StateId, version: u64) -> bool {
+        self.shared.states.is_judged_at(id, version) || self.passed.get(&id) == Some(&version)
+    }
+
+    pub(super) fn notice(&mut self, id: StateId, news: News, now: Instant) {
+        match news {
+            News::Known => {}
+            News::Beside => self.queue.push(id, now + BESIDE, now),
+            News::Changed => {
+                // Desired or live changed: a refused write is worth another try at once.
+                self.retries.remove(&id);
+                self.queue.notice(id, now);
+            }
+        }
+    }
+
+    /// Takes in one delivery of a watch.
+    pub(super) fn deliver(&mut self, delivery: Delivery<Sighting>) {
+        let Delivery { key, run, update } = delivery;
+        let Some(watched) = self.watching.watched(&key, run) else { return };
+        let now = Instant::now();
+        match &update {
+            Update::Live => {
+                self.watching.set_live(&key, true, now);
+                self.reached();
+            }
+            Update::Broken { reason } => {
+                if !matches!(reason, WatchReason::Ended | WatchReason::Moved | WatchReason::NotServed) {
+                    self.watching.set_live(&key, false, now);
+                }
+                if *reason == WatchReason::NotServed {
+                    self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
+                }
+                if matches!(reason, WatchReason::Unreachable | WatchReason::Timeout | WatchReason::Unauthorized) {
+                    self.unreached(reason.label());
+                }
+            }
+            _ => {}
+        }
+        match watched {
+            Watched::Records => self.record_update(update),
+            Watched::Scalers => self.scaler_update(update, now),
+            Watched::Definitions => {
+                if matches!(update, Update::Changed(_) | Update::Deleted(_)) {
+                    self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
+                }
+            }
+            Watched::Objects(gvk) => self.object_update(&gvk, &update, now),
+        }
+    }
+
+    fn object_update(&mut self, gvk: &Gvk, update: &Update<Sighting>, now: Instant) {
+        match *update {
+            Update::Reset => self.watching.list_begins(gvk),
+            Update::Listed(Sighting::Object { id, news, version, .. }) => {
+                self.watching.listed(gvk, id);
+                self.event(id, news, version, now);
+            }
+            Update::Changed(Sighting::Object { id, news, version, .. }) => self.event(id, news, version, now),
+            // Gone, or its label is: one read without a selector tells. Never the echo of our own write, even right after a creation.
+            Update::Deleted(Sighting::Object { id, .. }) => {
+                self.retries.remove(&id);
+                self.echoes.remove(&id);
+                self.queue.push(id, now, now);
+            }
+            Update::ListComplete => {
+                if let Some(listed) = self.watching.list_ends(gvk) {
+                    self.look_for_missing(gvk, &listed, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn scaler_update(&mut self, update: Update<Sighting>, now: Instant) {
+        let otherwise = match update {
+            Update::Reset => {
+                self.scalers.reset();
+                Vec::new()
+            }
+            Update::Listed(Sighting::Scaler(Some(scaler))) | Update::Changed(Sighting::Scaler(Some(scaler))) => self.scalers.put(*scaler),
+            Update::Deleted(Sighting::Scaler(Some(scaler))) => self.scalers.remove(&scaler).into_iter().collect(),
+            Update::ListComplete => self.scalers.list_complete(),
+            _ => Vec::new(),
+        };
+        // Bounds moved: what was yielded may be drift now, and the other way round.
+        for scaler in otherwise {
+            self.judge_afresh(scaler.target_id(self.cluster), now);
+        }
+    }
+
+    /// What an object is judged by changed beside the object. Digests know nothing of that, so it is judged from scratch, also where it
+    /// is being judged by the old rules right now.
+    pub(super) fn judge_afresh(&mut self, id: StateId, now: Instant) {
+        if self.objects.contains_key(&id) {
+            self.afresh.insert(id);
+            self.queue.push(id, now, now);
+        }
+    }
+
+    fn record_update(&mut self, update: Update<Sighting>) {
+        let touched = match update {
+            Update::Reset => {
+                self.book.reset();
+                Vec::new()
+            }
+            Update::Listed(Sighting::Record(sight)) => {
+                let release = self.book.put(*sight);
+                if self.book.complete { release.into_iter().collect() } else { Vec::new() }
+            }
+            Update::Changed(Sighting::Record(sight)) => self.book.put(*sight).into_iter().collect(),
+            Update::Deleted(Sighting::Record(sight)) => self.book.remove(&sight).into_iter().collect(),
+            Update::ListComplete => {
+                let touched = self.book.list_complete();
+                self.retire_unknown_reports();
+                touched
+            }
+            _ => Vec::new(),
+        };
+        if self.book.complete {
+            for release in touched {
+                self.look_at(&release);
+            }
+        }
+    }
+}
