@@ -144,6 +144,8 @@ pub struct Case<'a> {
     pub deployed_at: Option<Timestamp>,
     /// The object was seen alive with this release's ownership metadata before.
     pub seen: bool,
+    /// The object was once as declared by this very revision of it: the release has really written it.
+    pub vouched: bool,
     /// The release may create cluster-scoped objects, RBAC objects and objects of other namespaces.
     pub trusted: bool,
     /// Another source that declares the same object.
@@ -153,6 +155,21 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// Whether the live object is this release's: it carries the ownership metadata, or carried it when last seen and nobody let another
+    /// release adopt it since.
+    pub fn is_ours(&self, live: &Value) -> bool {
+        self.desired.release.as_ref().is_none_or(|release| release.owns(live) || (self.seen && !release.is_owned_by_another(live)))
+    }
+
+    /// Whether the release's word alone suffices for this object. A record is a claim, not authority, since tenants can write Secrets:
+    /// what lies beyond the release's own namespace or grants rights needs the policy's trust, or a sign that the release itself wrote it.
+    pub fn takes_the_records_word(&self) -> bool {
+        let key = &self.desired.key;
+        let own_namespace = self.desired.release.as_ref().map(|release| release.namespace.as_str());
+        let is_harmless = key.gvk.group != "rbac.authorization.k8s.io" && key.namespace.is_some() && key.namespace.as_deref() == own_namespace;
+        self.trusted || is_harmless
+    }
+
     /// Under which manager the release writes this object. Somebody else's entry counts as the release's own only where
     /// it is no younger than the deployment: whoever deleted the object and created it again holds its ownership
     /// metadata too.

@@ -9,7 +9,6 @@ use crate::{
     canonical::Digest,
     case::{Case, Permit},
     collateral, inexact,
-    object::ObjectKey,
     owned::OwnedSet,
     path::Path,
     plan::{self, Correction, Planned},
@@ -127,7 +126,7 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
     if assessment.is_in_sync() {
         return done(in_sync(owned, live, assessment));
     }
-    if !is_ours(case, live) {
+    if !case.is_ours(live) {
         return done(not_owned(assessment));
     }
     if assessment.drifts.is_empty() {
@@ -137,11 +136,6 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
         Permit::Report(why) => done(reported(assessment, why)),
         Permit::Write => correct(case, owned, live, assessment),
     }
-}
-
-/// Whether the object carries this release's ownership metadata, or did when it was last judged.
-pub(crate) fn is_ours(case: &Case<'_>, live: &Value) -> bool {
-    case.seen || case.desired.release.as_ref().is_none_or(|release| release.owns(live))
 }
 
 /// The judgement of a differing object that may belong to somebody else.
@@ -233,7 +227,7 @@ fn missing(case: &Case<'_>) -> Step {
     if key.gvk.is("batch", "Job") || key.gvk.is("", "Pod") {
         return report(Reason::RunOnce, "it ran once and is not run again");
     }
-    if !(case.seen || case.trusted || creatable(key, case.desired.release.as_ref().map(|release| release.namespace.as_str()))) {
+    if !(case.seen || case.takes_the_records_word()) {
         return report(
             Reason::NotOwned,
             "it was never seen with this release's ownership metadata, and the policy does not trust the release to create it",
@@ -252,12 +246,6 @@ fn missing(case: &Case<'_>) -> Step {
         Fence::Unknown => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ServerError, NO_RECORDS)),
         Fence::Clear => Step::Write(Box::new(plan::create(case.desired, writer))),
     }
-}
-
-/// A release record is a claim, not authority: tenants can write Secrets. Unseen objects beyond a release's own
-/// namespace, and everything that grants rights, are not created on its word alone.
-fn creatable(key: &ObjectKey, release_namespace: Option<&str>) -> bool {
-    key.gvk.group != "rbac.authorization.k8s.io" && key.namespace.is_some() && key.namespace.as_deref() == release_namespace
 }
 
 fn in_sync(owned: &OwnedSet, live: &Value, assessment: Assessment) -> Judgement {

@@ -9,7 +9,7 @@ use crate::{
     answer::{Answer, Refusal},
     assess::assess_guess,
     case::Case,
-    decide::{Judgement, Step, differ, is_ours, not_owned},
+    decide::{Judgement, Step, differ, not_owned},
     reduced,
 };
 
@@ -29,7 +29,7 @@ pub(crate) fn decide(case: &Case<'_>, live: &Value, refusal: &Refusal) -> Step {
     let why = why(refusal);
     let (verdict, message) = match (assessment.drifts.len() + assessment.held.len(), assessment.unverified.len()) {
         (0, 0) => (Verdict::InSync, format!("as declared, as far as can be told: {why}")),
-        _ if !is_ours(case, live) => return Step::Done(Box::new(not_owned(assessment))),
+        _ if !case.is_ours(live) => return Step::Done(Box::new(not_owned(assessment))),
         (0, _) => (Verdict::Unknown, format!("nothing tells whether it was so when the release was deployed: {why}")),
         (count, _) => (Verdict::Drifted, format!("{}, as far as can be told: {why}", differ(count))),
     };

@@ -27,6 +27,16 @@ pub struct Release {
 }
 
 impl Release {
+    /// Whether `object` carries another release's annotations: somebody let that release adopt it (`--take-ownership`), so it is no
+    /// longer ours whatever it was before.
+    pub fn is_owned_by_another(&self, object: &Value) -> bool {
+        let names_another = |annotation: &str, ours: &str| {
+            let found = object.pointer("/metadata/annotations").and_then(|annotations| annotations.get(annotation)).and_then(Value::as_str);
+            found.is_some_and(|found| found != ours)
+        };
+        names_another(RELEASE_NAME, &self.name) || names_another(RELEASE_NAMESPACE, &self.namespace)
+    }
+
     /// Whether `object` carries the annotations that Helm checks before it adopts an object (`pkg/action/validate.go`).
     pub fn owns(&self, object: &Value) -> bool {
         let annotation =

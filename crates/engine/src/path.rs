@@ -198,12 +198,17 @@ impl Path {
         other.0.starts_with(&self.0)
     }
 
-    /// Name of the last plain field on the way.
-    pub fn last_field(&self) -> Option<&str> {
-        self.0.iter().rev().find_map(|segment| match segment {
-            Segment::Field(name) => Some(&**name),
-            _ => None,
-        })
+    /// The path as text without the values of set items, which are data.
+    pub fn without_items(&self) -> String {
+        let mut text = String::new();
+        for segment in &self.0 {
+            match segment {
+                Segment::Item(_) => text.push_str("/[=…]"),
+                // Writing to a String cannot fail.
+                other => _ = fmt::Write::write_fmt(&mut text, format_args!("/{other}")),
+            }
+        }
+        text
     }
 }
 

@@ -135,7 +135,7 @@ impl Repair<'_> {
 }
 
 /// The undeclared live item that a missing declared one was renamed to: the one that agrees in name or image, or the only
-/// stranger in a list of the declared length. Such an item is changed back in place, so that a port keeps its nodePort and
+/// strange port in a list of the declared length. Such an item is changed back in place, so that a port keeps its nodePort and
 /// a container is not doubled.
 fn renamed_item(desired: &Value, owned: &OwnedSet, live: &Value, path: &Path, keys: &[(Box<str>, Value)]) -> Option<Segment> {
     let list = path.parent();
@@ -165,7 +165,8 @@ fn renamed_item(desired: &Value, owned: &OwnedSet, live: &Value, path: &Path, ke
         .collect();
     let renamed = match (alike.as_slice(), strangers.as_slice()) {
         ([one], _) => one,
-        ([], [only]) if live_items.len() == declared_items.len() => only,
+        // A port need not have a name. A container that agrees in neither is another container.
+        ([], [only]) if &**name == "ports" && live_items.len() == declared_items.len() => only,
         _ => return None,
     };
     let old = keys.iter().map(|(key, _)| Some((key.clone(), renamed.get(&**key)?.clone()))).collect::<Option<Box<[_]>>>()?;

@@ -16,8 +16,12 @@ use crate::{object::Gvk, path::Path};
 pub const SHOWN: usize = 256;
 
 /// Words in a field, key or variable name that mark its value as secret.
-const SECRET_NAMES: [&str; 16] = [
+const SECRET_NAMES: [&str; 20] = [
     "password",
+    "_pass",
+    "salt",
+    "signing",
+    "accountkey",
     "passwd",
     "passphrase",
     "pwd",
@@ -59,6 +63,11 @@ pub fn shown(gvk: &Gvk, path: &Path, value: Option<&Value>) -> Option<Value> {
     }
     let text = value.to_string();
     if text.len() <= SHOWN { Some(value.clone()) } else { Some(Value::String(format!("({} bytes)", text.len()))) }
+}
+
+/// The path as it may be shown: a set item is its own value.
+pub fn path_text(gvk: &Gvk, path: &Path) -> String {
+    if is_secret(gvk, path) { path.without_items() } else { path.to_string() }
 }
 
 /// Whether values at this path are secret by kind or by name.

@@ -160,8 +160,7 @@ impl<'a> Sorter<'a> {
     fn by_traces(&self, difference: &Difference<'_>) -> Sorted {
         let admission = |note: &str| Sorted::Accepted(DeviationReason::Admission, note.to_owned());
         // What a release's manager holds proves something about this release's objects only.
-        let is_ours = self.case.seen || self.case.desired.release.as_ref().is_none_or(|release| release.owns(self.live));
-        let Some(writer) = self.writer.as_ref().filter(|_| is_ours) else { return Sorted::Drifted(None) };
+        let Some(writer) = self.writer.as_ref().filter(|_| self.case.is_ours(self.live)) else { return Sorted::Drifted(None) };
         // Both kinds of the release's entries are the release's: a release that changed its way of applying has two.
         let is_release = |entry: &&Entry| entry.manager == writer.manager && entry.subresource.is_empty();
         let mut path = OwnedSet::default();
@@ -172,7 +171,10 @@ impl<'a> Sorter<'a> {
         let is_gone_but_held = !difference.live.is_there() && ours.iter().any(|entry| entry.fields.node(&difference.path).is_some());
         match (difference.live.is_there(), ours.is_empty(), others.is_empty()) {
             (false, ..) if is_gone_but_held => admission("gone, yet the release still holds it"),
-            (false, ..) | (true, _, false) => Sorted::Drifted(None),
+            (true, _, false) => Sorted::Drifted(None),
+            // What is not there and nobody holds may have been taken away, or never have been there: a forged revision can declare it.
+            (false, ..) if self.case.vouched || self.case.takes_the_records_word() => Sorted::Drifted(None),
+            (false, ..) => Sorted::Unverified(Reason::Unverified),
             (true, false, true) if ours.iter().all(|entry| not_after(entry.time, self.case.deployed_at)) => {
                 admission("it was there when the release was deployed")
             }
@@ -220,7 +222,7 @@ impl<'a> Sorter<'a> {
         // Of an item that is missing, all that is declared comes back.
         let wanted = project::lookup(&self.case.desired.value, path);
         let finding = PathFinding {
-            path: path.to_string(),
+            path: redact::path_text(gvk, path),
             change,
             desired: redact::shown(gvk, path, wanted),
             accepted: redact::shown(gvk, path, accepted),

@@ -55,6 +55,7 @@ fn no_debug_output_of_any_stage_holds_a_value() {
             prefer: Some(operation),
             deployed_at: None,
             seen: true,
+            vouched: true,
             trusted: false,
             also_declared_by: None,
             now: jiff::Timestamp::UNIX_EPOCH,

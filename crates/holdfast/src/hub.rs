@@ -2,18 +2,19 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use holdfast_fleet::kubeconfig::{HostRule, ServerPolicy};
 use holdfast_hub::{
     policy::DefaultMode,
-    run::{HubOptions, run as run_hub},
+    run::{HubError, HubOptions, run as run_hub},
 };
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::logs::{self, LogFormat};
+use crate::{
+    kubeconfig,
+    logs::{self, LogFormat},
+};
 
 /// What is done about releases that no policy selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -77,7 +78,7 @@ pub async fn run(arguments: HubArguments) -> ExitCode {
 }
 
 async fn hub(arguments: HubArguments) -> anyhow::Result<()> {
-    let config = management_config(arguments.kubeconfig.as_deref()).await?;
+    let config = kubeconfig::load_or_in_cluster(arguments.kubeconfig.as_deref()).await?;
     let options = HubOptions {
         config,
         listen: arguments.listen,
@@ -95,7 +96,7 @@ async fn hub(arguments: HubArguments) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     // Cancel-safe: signals are kept, and the hub is polled again below.
     tokio::select! {
-        ended = &mut hub => return Ok(ended?),
+        ended = &mut hub => return ended.map_err(without_credentials),
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
@@ -103,21 +104,18 @@ async fn hub(arguments: HubArguments) -> anyhow::Result<()> {
     stop.cancel();
     // A second signal, or five seconds, end the wait.
     tokio::select! {
-        ended = &mut hub => Ok(ended?),
+        ended = &mut hub => ended.map_err(without_credentials),
         _ = terminate.recv() => anyhow::bail!("stopped at once by a second signal"),
         _ = interrupt.recv() => anyhow::bail!("stopped at once by a second signal"),
         () = tokio::time::sleep(Duration::from_secs(5)) => anyhow::bail!("tasks did not end within five seconds"),
     }
 }
 
-async fn management_config(file: Option<&std::path::Path>) -> anyhow::Result<kube::Config> {
-    match file {
-        None => kube::Config::infer().await.context("no kubeconfig, and no service account of a pod"),
-        Some(file) => {
-            let kubeconfig = Kubeconfig::read_from(file).with_context(|| format!("cannot read the kubeconfig {}", file.display()))?;
-            let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-            config.with_context(|| format!("cannot use the kubeconfig {}", file.display()))
-        }
+/// The client's own reason may repeat what the kubeconfig says, or what a credential helper printed.
+fn without_credentials(error: HubError) -> anyhow::Error {
+    match error {
+        HubError::Client(_) => anyhow::anyhow!("{error}: its certificates or credentials cannot be used"),
+        error => error.into(),
     }
 }
 

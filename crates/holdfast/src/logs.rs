@@ -1,7 +1,13 @@
 //! Log output: text for people, JSON for machines. Never object bodies.
 
 use clap::ValueEnum;
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::{Level, level_filters::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter, Layer,
+    filter::{FilterExt, filter_fn},
+    layer::{Filter, SubscriberExt},
+    util::SubscriberInitExt,
+};
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -13,27 +19,108 @@ pub enum LogFormat {
     Json,
 }
 
-/// Targets that would log whole response bodies when one cannot be decoded, or headers with credentials, or once more what every caller
-/// reports anyway. Kept at these levels whatever
-/// the filter says.
-const QUIETED: [&str; 5] = ["kube_client=off", "kube_runtime=warn", "hyper=warn", "h2=warn", "rustls=warn"];
+/// Crates that would log whole response bodies when one cannot be decoded, or headers with credentials, or once more what every caller
+/// reports anyway. Kept at these levels whatever the filter says, in all their modules.
+const QUIETED: [(&str, LevelFilter); 10] = [
+    ("kube_client", LevelFilter::OFF),
+    ("kube_runtime", LevelFilter::WARN),
+    ("hyper", LevelFilter::WARN),
+    ("hyper_util", LevelFilter::WARN),
+    ("hyper_rustls", LevelFilter::WARN),
+    ("h2", LevelFilter::WARN),
+    ("rustls", LevelFilter::WARN),
+    ("tokio_rustls", LevelFilter::WARN),
+    ("tower", LevelFilter::WARN),
+    ("tower_http", LevelFilter::WARN),
+];
 
 /// Starts logging to standard error. A filter that cannot be read is an error text.
 pub fn start(filter: &str, format: LogFormat) -> Result<(), String> {
-    let mut parsed = EnvFilter::try_new(filter).map_err(|_| format!("not a log filter: {filter}"))?;
-    for directive in QUIETED {
-        // Later directives for the same target win.
-        parsed = parsed.add_directive(directive.parse().map_err(|_| "internal: bad directive".to_owned())?);
-    }
+    let filter = self::filter(filter)?;
     let output = match format {
         LogFormat::Text => tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours()).boxed(),
         LogFormat::Json => tracing_subscriber::fmt::layer().json().flatten_event(true).with_writer(std::io::stderr).boxed(),
     };
-    tracing_subscriber::registry().with(output.with_filter(parsed)).try_init().map_err(|error| error.to_string())
+    tracing_subscriber::registry().with(output.with_filter(filter)).try_init().map_err(|error| error.to_string())
+}
+
+/// What the user wants, less what must be quiet.
+fn filter<S: tracing::Subscriber>(wanted: &str) -> Result<impl Filter<S> + use<S>, String>
+where
+    EnvFilter: Filter<S>,
+{
+    let wanted = EnvFilter::try_new(wanted).map_err(|_| format!("not a log filter: {wanted}"))?;
+    // A filter of its own: as directives of the other one, longer targets such as `kube_client::client=trace` would override these.
+    Ok(filter_fn(|metadata| may_log(metadata.target(), *metadata.level())).and(wanted))
+}
+
+/// Whether a target may log at this level at all.
+fn may_log(target: &str, level: Level) -> bool {
+    let name = target.split_once("::").map_or(target, |(name, _)| name);
+    QUIETED.iter().find(|(quieted, _)| *quieted == name).is_none_or(|(_, most)| level <= *most)
 }
 
 /// Whether colours are wanted: a terminal, and no `NO_COLOR`.
 pub fn colours() -> bool {
     use std::io::IsTerminal;
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_filter_brings_back_what_must_be_quiet() {
+        for (target, level, expected) in [
+            ("kube_client::client", Level::ERROR, false),
+            ("kube_client", Level::TRACE, false),
+            ("kube_runtime::watcher", Level::WARN, true),
+            ("kube_runtime::watcher", Level::INFO, false),
+            ("hyper::proto::h1::io", Level::TRACE, false),
+            ("hyper_util::client::legacy", Level::DEBUG, false),
+            ("h2", Level::DEBUG, false),
+            ("h2::codec::framed_read", Level::ERROR, true),
+            ("rustls::client::hs", Level::DEBUG, false),
+            ("tower::buffer::worker", Level::INFO, false),
+            ("tower_http::trace::on_request", Level::WARN, true),
+            // Names that only begin alike are others.
+            ("h2x::codec", Level::TRACE, true),
+            ("holdfast_hub::cluster::actor", Level::TRACE, true),
+            ("holdfast", Level::DEBUG, true),
+        ] {
+            assert_eq!(may_log(target, level), expected, "{target} at {level}");
+        }
+    }
+
+    #[test]
+    fn a_longer_target_does_not_override() {
+        use std::io::Write as _;
+        use std::sync::{Arc, Mutex};
+
+        #[derive(Clone, Default)]
+        struct Lines(Arc<Mutex<Vec<u8>>>);
+        impl std::io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let output = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let filter = filter("kube_client::client=trace,hyper=trace,info").unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(output.with_filter(filter)), || {
+            tracing::trace!(target: "kube_client::client", "CANARY");
+            tracing::error!(target: "kube_client::client", "CANARY");
+            tracing::debug!(target: "hyper::proto", "CANARY");
+            tracing::debug!(target: "holdfast_hub", "not asked for");
+            tracing::info!(target: "holdfast_hub", "asked for");
+        });
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("asked for") && !text.contains("not asked for") && !text.contains("CANARY"), "{text}");
+    }
 }

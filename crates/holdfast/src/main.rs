@@ -2,6 +2,7 @@
 
 mod cli;
 mod hub;
+mod kubeconfig;
 mod logs;
 mod scan;
 

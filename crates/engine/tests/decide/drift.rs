@@ -208,20 +208,16 @@ fn lost_labels_and_ownership_annotations() {
 }
 
 #[test]
-fn who_changes_the_ownership_annotations_does_not_become_the_release() {
+fn an_object_that_another_release_adopted_is_left_alone() {
     let mut world = deployed(&config_map(), Update);
-    world.writer = None;
-    world.edit("kubectl-annotate", |live| live["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other"));
+    world.edit("helm-of-another", |live| live["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("other"));
     plays(
         &world,
         r#"
             read
             ask oracle fence
-            patch as helm/Update
-              replace /metadata/resourceVersion "8"
-              replace /metadata/annotations/meta.helm.sh~1release-name "rel"
-            InSync Corrected AsDeclared: one field was put back
-              /metadata/annotations/meta.helm.sh~1release-name Changed desired "rel" live "other" by kubectl-annotate/Update
+            Unknown Reported NotOwned: the object does not carry this release's ownership metadata
+              /metadata/annotations/meta.helm.sh~1release-name Changed desired "rel" live "other" by helm-of-another/Update
         "#,
     );
 }

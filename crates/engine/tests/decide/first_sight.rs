@@ -270,3 +270,21 @@ fn a_sibling_is_healed_beside_the_unverified() {
     );
     assert!(!world.judged().0.settled, "the unverified path keeps the object at first sight");
 }
+
+#[test]
+fn a_forged_revision_adds_no_rights() {
+    // The release owns a ClusterRole; a record that nobody deployed declares more of it.
+    let role = |more: &Value| {
+        let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "cm"}, "rules": []});
+        role.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        role
+    };
+    let mut world = unknown(&role(&json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "all"}}]}})));
+    world.vouched = false;
+    world.live = deployed(&role(&json!({})), Update).live;
+    let (judgement, written) = world.judged();
+    assert_eq!((judgement.reason, judgement.settled, written), (Reason::Unverified, false, None), "{judgement:?}");
+    // The same difference of an object that was once as this revision declares it is drift.
+    world.vouched = true;
+    assert!(world.judged().1.is_some());
+}

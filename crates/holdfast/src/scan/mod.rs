@@ -1,6 +1,5 @@
 //! `holdfast scan`: one look at a cluster with the same engine as the hub. Nothing is installed, nothing is written.
 
-mod kubeconfig;
 mod lists;
 mod paint;
 mod preload;

@@ -201,6 +201,7 @@ impl Survey {
             trusted: false,
             also_declared_by: claims.others(StateId::of(CLUSTER, &guarded.key), release).first().map(|other| format!("release {other}")),
             fence: None,
+            leave: None,
         };
         // Shared by the judgements under way: what one learns spares the next a question.
         let shapes = RefCell::new(shapes);

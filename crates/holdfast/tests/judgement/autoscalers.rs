@@ -67,8 +67,9 @@ impl Scaled {
                 &format!("\"name\":\"{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()),
                 &format!("\"name\":\"{{{{ .Release.Name }}}}-{}\"", hpa["scaleTargetRef"]["name"].as_str().unwrap()),
             );
-            text +=
-                &format!("---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: \"{name}\"}}\nspec: {spec}\n");
+            let scaler =
+                format!("---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: \"{name}\"}}\nspec: {spec}\n");
+            text.push_str(&scaler);
         }
         text
     }

@@ -54,9 +54,12 @@ impl Claims {
                 Some(claimants) => {
                     claimants.remove(release);
                     changed.push(id);
-                    if let (1, Some(last)) = (claimants.len(), claimants.first().cloned()) {
+                    let left = claimants.len();
+                    if let Some(first) = claimants.first() {
+                        self.owners.insert(id, first.clone());
+                    }
+                    if left <= 1 {
                         self.contested.remove(&id);
-                        self.owners.insert(id, last);
                     }
                 }
                 None => {
@@ -126,6 +129,12 @@ mod tests {
         assert_eq!(claims.others(id("shared"), &release("b")), [&release("c")]);
         claims.remove(&release("b"));
         assert!(claims.others(id("shared"), &release("c")).is_empty());
+        claims.put(&release("d"), revision(1), vec![id("shared")]);
+        claims.put(&release("c"), revision(2), vec![id("shared")]);
+        claims.put(&release("b"), revision(2), vec![id("shared")]);
+        claims.remove(&release("d"));
+        assert_eq!(claims.others(id("shared"), &release("c")), [&release("b")], "an upgrade of the first claimant forgets nobody");
+        claims.remove(&release("b"));
         claims.put(&release("d"), revision(1), vec![id("shared")]);
         assert_eq!(claims.others(id("shared"), &release("c")), [&release("d")]);
     }

@@ -1,7 +1,10 @@
 //! Carries out the engine's steps for one object: reads, asks, proves and writes, and hands every answer back to
 //! [`holdfast_engine::decide::decide`]. Makes no decision of its own.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use bytes::Bytes;
 use holdfast_api::report::{Action, Actor, Outcome, Reason, Verdict};
@@ -31,7 +34,7 @@ use serde_json::{Value, json};
 
 use super::{
     guarded::Guarded,
-    records::FenceQuestion,
+    records::{FenceQuestion, RECORD_FIELDS, RECORD_LABELS},
     refusal::refusal,
     sight::{self, Sight},
     source::Learnt,
@@ -68,6 +71,27 @@ pub struct Context {
     pub also_declared_by: Option<String>,
     /// The release and the revision that is judged; without them nothing is written.
     pub fence: Option<FenceQuestion>,
+    /// Leave to write; without it nothing is written.
+    pub leave: Option<Leave>,
+}
+
+/// Leave to write, as of one moment. Policies, gates, claims and releases can change while an object is being judged; a write that was
+/// decided on by the old rules is then not sent.
+#[derive(Clone, Debug)]
+pub struct Leave {
+    current: Arc<AtomicU64>,
+    given: u64,
+}
+
+impl Leave {
+    /// Leave as things stand now. Whoever changes what a write depends on moves `current`.
+    pub fn now(current: &Arc<AtomicU64>) -> Self {
+        Self { current: Arc::clone(current), given: current.load(Ordering::Acquire) }
+    }
+
+    fn holds(&self) -> bool {
+        self.current.load(Ordering::Acquire) == self.given
+    }
 }
 
 /// What came of it.
@@ -89,6 +113,8 @@ pub struct Examined {
     pub uid: String,
     /// How the dry-runs ended that asked for the server's opinion.
     pub asked: Vec<OracleOutcome>,
+    /// The leave to write ended before the write: judge again at once, by what holds now.
+    pub stale_leave: bool,
 }
 
 /// A write that was sent.
@@ -130,19 +156,30 @@ struct Facts {
     merged: Option<Said>,
     proof: Option<Said>,
     fence: Fence,
+    /// The cluster answered a call, so a later one without an answer is about that call.
+    answered: bool,
     unreachable: Option<CallError>,
+    stale_leave: bool,
 }
 
 impl Facts {
     /// Reduces an answer, and keeps in mind when the cluster itself could not be talked to.
     fn said(&mut self, answer: Result<call::Answer, CallError>) -> Said {
-        answer.and_then(|answer| answer.json()).map_err(|error| {
-            let refusal = refusal(&error);
-            if error.is_connection() || error == CallError::Unauthorized {
-                self.unreachable = Some(error);
+        let error = match answer.and_then(|answer| answer.json()) {
+            Ok(object) => {
+                self.answered = true;
+                return Ok(object);
             }
-            refusal
-        })
+            Err(error) => error,
+        };
+        let refusal = refusal(&error);
+        match error {
+            // A slow webhook makes one call time out; it says nothing about the cluster.
+            CallError::Timeout | CallError::BadAnswer | CallError::Redirect if self.answered => {}
+            _ if error.is_connection() || error == CallError::Unauthorized => self.unreachable = Some(error),
+            _ => self.answered = true,
+        }
+        Err(refusal)
     }
 
     fn live(&self) -> Live<'_> {
@@ -208,6 +245,7 @@ impl Examiner {
                 unreachable: None,
                 uid: String::new(),
                 asked: Vec::new(),
+                stale_leave: false,
             };
         };
         let mut facts = Facts::default();
@@ -229,6 +267,10 @@ impl Inquiry<'_> {
             if self.facts.live.is_none() {
                 self.read().await;
             }
+            self.notice_another_incarnation();
+            if let Some(judgement) = self.pay_what_is_owed().await {
+                return self.conclude(judgement, None);
+            }
             if let Some(judgement) = self.glance() {
                 return self.conclude(judgement, None);
             }
@@ -248,6 +290,11 @@ impl Inquiry<'_> {
                 Step::Prove(correction) => {
                     let proof = self.send(&correction, Effect::DryRun).await;
                     self.facts.proof = Some(self.facts.said(proof));
+                }
+                Step::Write(_) if !self.context.leave.as_ref().is_some_and(Leave::holds) => {
+                    self.facts.stale_leave = true;
+                    let judgement = self.with_case(&desired, decide::overtaken);
+                    return self.conclude(judgement, None);
                 }
                 Step::Write(correction) => return self.write(&desired, &correction).await,
                 Step::Done(judgement) => return self.conclude(*judgement, None),
@@ -272,7 +319,7 @@ impl Inquiry<'_> {
             merged: answer(facts.merged.as_ref()),
             proof: answer(facts.proof.as_ref()),
             fence: facts.fence,
-            permit: if context.fence.is_some() { context.permit } else { Permit::Report(None) },
+            permit: if context.fence.is_some() && context.leave.is_some() { context.permit } else { Permit::Report(None) },
             ignored: &ignored,
             scaler: context.scaler.as_ref(),
             ledger: context.ledger.as_deref(),
@@ -280,6 +327,7 @@ impl Inquiry<'_> {
             prefer: context.prefer,
             deployed_at: context.deployed_at,
             seen: self.state.seen,
+            vouched: self.state.vouched,
             trusted: context.trusted,
             also_declared_by: context.also_declared_by.as_deref(),
             now: self.examiner.clock.now(),
@@ -288,8 +336,12 @@ impl Inquiry<'_> {
 
     async fn read(&mut self) {
         match self.examiner.client.get(&self.endpoint, Shape::Full).await {
-            Err(CallError::NotFound) => self.facts.absent = true,
+            Err(CallError::NotFound) => {
+                self.facts.absent = true;
+                self.facts.answered = true;
+            }
             Ok(answer) => {
+                self.facts.answered = true;
                 self.facts.live = Some(answer.json().map_err(|error| refusal(&error)));
                 self.facts.live_text = answer.into_bytes();
             }
@@ -297,17 +349,38 @@ impl Inquiry<'_> {
         }
     }
 
+    /// What was accepted, or is owed, for another incarnation proves nothing about this one.
+    fn notice_another_incarnation(&mut self) {
+        let (Some(known), Some(owned)) = (self.state.sight, &self.state.owned) else { return };
+        if let Ok(meta) = Meta::of_object(&self.facts.live_text)
+            && known.is_other_object(&Sight::of(&meta, owned, &self.guarded.key.gvk))
+        {
+            self.state.start_anew(self.guarded.hash);
+            self.state.owed = None;
+        }
+    }
+
+    /// Finishes a repair whose second write did not go through. While that fails nothing else is done: every later `helm upgrade` would
+    /// meet a conflict.
+    async fn pay_what_is_owed(&mut self) -> Option<Judgement> {
+        let may_write = self.context.permit == Permit::Write && self.context.leave.as_ref().is_some_and(Leave::holds);
+        let Some(Ok(live)) = &self.facts.live else { return None };
+        let change = self.state.owed.clone().filter(|_| may_write)?;
+        if let Some(text) = self.move_ownership(&change, live, &version_of(live)).await {
+            self.state.owed = None;
+            self.facts.live = serde_json::from_slice(&text).ok().map(Ok);
+            self.facts.live_text = text;
+            return None;
+        }
+        let message = "the fields are put back, but not yet under the release's name";
+        Some(Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::ServerError, message))
+    }
+
     /// In sync by digest alone, without building the declared object: the usual end of an event.
     fn glance(&mut self) -> Option<Judgement> {
         let Some(Ok(live)) = &self.facts.live else { return None };
         let meta = Meta::of_object(&self.facts.live_text).ok()?;
         let owned = Arc::clone(self.state.owned.as_ref()?);
-        let sight = Sight::of(&meta, &owned, &self.guarded.key.gvk);
-        if self.state.sight.is_some_and(|known| known.is_other_object(&sight)) {
-            // Another incarnation: what was accepted before proves nothing.
-            self.state.start_anew(self.guarded.hash);
-            return None;
-        }
         let digest = project::digest(&project::leaves(&owned, live));
         (meta.deletion_timestamp.is_none() && self.state.in_sync == Some(digest)).then(|| Judgement::unchanged(digest))
     }
@@ -383,19 +456,24 @@ impl Inquiry<'_> {
         let mut passed = None;
         let (judgement, outcome) = match sent.and_then(|answer| Ok((answer.json::<Value>()?, answer.into_bytes()))) {
             Ok((object, text)) => {
-                let concluded = self.with_case(desired, |case| match (case.owned, case.live) {
+                let mut concluded = self.with_case(desired, |case| match (case.owned, case.live) {
                     (Some(owned), Live::Present(before)) => {
                         (decide::corrected(case, owned, before, correction, &object), Outcome::Corrected)
                     }
                     (owned, _) => (decide::recreated(case, owned, &object), Outcome::Recreated),
                 });
-                if let Some(moved) = self.move_ownership(correction, &object).await {
-                    passed = Meta::of_object(&text).ok().map(|meta| sight::version_of(&meta));
-                    self.facts.live_text = moved;
-                } else {
-                    self.facts.live_text = text;
-                }
+                self.facts.live_text = text;
                 self.facts.absent = false;
+                if let (Some(change), Some(Ok(before))) = (&correction.then, &self.facts.live) {
+                    let moved = self.move_ownership(change, before, &version_of(&object)).await;
+                    passed = Meta::of_object(&self.facts.live_text).ok().map(|meta| sight::version_of(&meta));
+                    let is_still = |in_sync: &Digest| moved.as_ref().is_some_and(|moved| self.is_still(*in_sync, moved));
+                    concluded.0.in_sync = concluded.0.in_sync.filter(is_still);
+                    match moved {
+                        Some(moved) => self.facts.live_text = moved,
+                        None => self.state.owed = Some(Arc::new(change.clone())),
+                    }
+                }
                 concluded
             }
             Err(CallError::Conflict | CallError::AlreadyExists | CallError::PatchMismatch) => {
@@ -413,12 +491,11 @@ impl Inquiry<'_> {
 
     /// The second write of a positional repair: `managedFields` and nothing else, guarded by the version of the first answer. Where
     /// somebody wrote in between, the entries are taken from what is there now.
-    async fn move_ownership(&self, correction: &Correction, answer: &Value) -> Option<Bytes> {
-        let (Some(change), Some(Ok(before))) = (&correction.then, &self.facts.live) else { return None };
+    async fn move_ownership(&self, change: &fields::Move, before: &Value, version: &str) -> Option<Bytes> {
         let client = &self.examiner.client;
-        let manager = FieldManager::new(correction.writer.manager.clone()).ok()?;
+        let manager = FieldManager::new(change.to.manager.clone()).ok()?;
         let mut entries = fields::moved(before, change, self.examiner.clock.now());
-        let mut version = version_of(answer);
+        let mut version = version.to_owned();
         for _ in 0..MOVE_ATTEMPTS {
             let ops = json!([patch::version_guard(&version), {"op": "replace", "path": "/metadata/managedFields", "value": entries}]);
             match client.json_patch(&self.endpoint, json_bytes(&ops), &manager, Effect::Persist).await {
@@ -437,12 +514,20 @@ impl Inquiry<'_> {
         None
     }
 
+    /// Whether the owned paths are what they were: somebody may have written between the two writes of a repair.
+    fn is_still(&self, in_sync: Digest, text: &Bytes) -> bool {
+        let object = serde_json::from_slice::<Value>(text);
+        let owned = self.state.owned.as_ref();
+        owned.zip(object.ok()).is_some_and(|(owned, object)| project::digest(&project::leaves(owned, &object)) == in_sync)
+    }
+
     fn conclude(self, judgement: Judgement, write: Option<Written>) -> Examined {
         let Self { guarded, context, mut state, facts, .. } = self;
         let mut uid = String::new();
         let mut writer = None;
         if facts.absent {
             state.start_anew(guarded.hash);
+            state.owed = None;
         } else if let Ok(meta) = Meta::of_object(&facts.live_text) {
             uid = meta.uid.to_string();
             state.sight = state.owned.as_ref().map(|owned| Sight::of(&meta, owned, &guarded.key.gvk));
@@ -452,11 +537,12 @@ impl Inquiry<'_> {
             }
         }
         state.in_sync = judgement.in_sync;
+        state.vouched |= judgement.in_sync.is_some();
         if judgement.settled {
             state.accepted = Some(judgement.accepted.iter().map(AcceptedPath::remembered).collect());
         }
         let asked = [&facts.oracle, &facts.create, &facts.claims, &facts.merged].into_iter().flatten().map(outcome).collect();
-        Examined { judgement, state, writer, assumed: context.writer.clone(), write, unreachable: facts.unreachable, uid, asked }
+        Examined { judgement, state, writer, assumed: context.writer.clone(), write, unreachable: facts.unreachable, uid, asked, stale_leave: facts.stale_leave }
     }
 }
 
@@ -474,7 +560,8 @@ impl Examiner {
         let Ok(secrets) = Endpoint::new("", "v1", "secrets").and_then(|secrets| secrets.in_namespace(&question.namespace)) else {
             return Fence::Unknown;
         };
-        let query = ListQuery { labels: format!("owner=helm,name={}", question.name), consistent: true, ..ListQuery::default() };
+        let labels = format!("{RECORD_LABELS},name={}", question.name);
+        let query = ListQuery { labels, fields: RECORD_FIELDS.to_owned(), consistent: true, ..ListQuery::default() };
         match self.client.list(&secrets, Shape::Metadata, &query).await {
             Ok(answer) => question.answer(answer.bytes()),
             Err(_) => Fence::Unknown,

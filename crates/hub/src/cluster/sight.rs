@@ -38,7 +38,8 @@ impl Sight {
     pub fn of(meta: &Meta<'_>, owned: &OwnedSet, gvk: &Gvk) -> Self {
         let (mut ours, mut others, mut status) = (Digester::new(), Digester::new(), Digester::new());
         // Where the generation tells, the entries need not be read.
-        let entries = if generation_moves(gvk) { &[] } else { meta.managed_fields.as_slice() };
+        let generation = meta.generation.unwrap_or_default();
+        let entries = if counts_generation(gvk, generation) { &[] } else { meta.managed_fields.as_slice() };
         for entry in entries {
             let is_status = entry.subresource.as_deref() == Some("status");
             let into = if is_status {
@@ -61,7 +62,7 @@ impl Sight {
         Self {
             uid: short(Digest::of_bytes(meta.uid.as_bytes())),
             version: version_of(meta),
-            generation: meta.generation.unwrap_or_default(),
+            generation,
             metadata: meta_digest(meta),
             ours: short(ours.finish()),
             others: short(others.finish()),
@@ -92,7 +93,8 @@ impl Sight {
         if self.version == next.version {
             return News::Known;
         }
-        if generation_moves(gvk) {
+        // An aggregated API may keep no generation; then only the entries tell.
+        if counts_generation(gvk, self.generation) && counts_generation(gvk, next.generation) {
             let same = self.generation == next.generation && self.metadata == next.metadata;
             return if same { News::Known } else { News::Changed };
         }
@@ -107,6 +109,11 @@ impl Sight {
             _ => News::Changed,
         }
     }
+}
+
+/// Whether a change of the spec shows in this generation.
+fn counts_generation(gvk: &Gvk, generation: i64) -> bool {
+    generation > 0 && generation_moves(gvk)
 }
 
 /// Kinds whose `metadata.generation` the server moves with every change of the spec (measured on 1.36: `PriorityClass` has one that

@@ -14,6 +14,7 @@ use dashmap::DashMap;
 use holdfast_engine::{
     canonical::{Digest, Digester},
     case::{Accepted, Baseline},
+    fields::Move,
     object::{Gvk, ObjectKey},
     owned::OwnedSet,
 };
@@ -69,12 +70,16 @@ pub struct ObjectState {
     pub accepted: Option<Box<[Accepted]>>,
     /// It was seen alive with its release's ownership metadata.
     pub seen: bool,
+    /// It was once as this revision declares it.
+    pub vouched: bool,
+    /// Ownership that a repair still has to move back to the release: the second of its two writes did not go through.
+    pub owed: Option<Arc<Move>>,
 }
 
 impl ObjectState {
     /// Nothing known but what is declared.
     pub fn new(key: Arc<ObjectKey>, desired: Digest) -> Self {
-        Self { key, desired, sight: None, owned: None, in_sync: None, accepted: None, seen: false }
+        Self { key, desired, sight: None, owned: None, in_sync: None, accepted: None, seen: false, vouched: false, owed: None }
     }
 
     /// Forgets what was accepted: another revision or another incarnation proves nothing about this one. That the object was seen with
@@ -82,6 +87,7 @@ impl ObjectState {
     pub fn start_anew(&mut self, desired: Digest) {
         if self.desired != desired {
             self.owned = None;
+            self.vouched = false;
             self.desired = desired;
         }
         self.sight = None;

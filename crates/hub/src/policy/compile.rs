@@ -17,7 +17,7 @@ use super::{
 /// Shortest audit interval.
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Why a policy is not in force. One sentence for people, one word for programs; it never repeats what the policy says.
+/// Why a policy is invalid. One sentence for people, one word for programs; it never repeats what the policy says.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct PolicyError {
@@ -101,7 +101,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The guard of a release that no policy selects, on a hub with `--default-mode Warn`.
+    /// A guard that reports and accepts nothing: that of a release that no policy selects, on a hub with `--default-mode Warn`.
     pub fn default_warn() -> Self {
         Self {
             policy: None,
@@ -143,7 +143,7 @@ impl Policy {
         }
         let clusters = Selector::compile(&spec.cluster_selector, Of::Labels)
             .map_err(|error| at(&format!("spec.clusterSelector.{}", error.field), Problem::Selector(error.problem)))?;
-        let releases = spec.releases.iter().enumerate().map(|(index, release)| ReleaseMatcher::compile(release, index));
+        let releases = ReleaseMatcher::compile_all(&spec.releases)?;
         let ignore = spec.ignore.iter().enumerate().map(|(index, rule)| Ignore::compile(rule, &format!("spec.ignore[{index}]")));
         let plain = Guard {
             policy: Some(name.clone()),
@@ -160,10 +160,26 @@ impl Policy {
             name,
             priority: spec.priority,
             clusters,
-            releases: releases.collect::<Result<_, _>>()?,
+            releases,
             plain: Arc::new(plain),
             trusted: Arc::new(trusted),
         })
+    }
+
+    /// What is left of a policy that does not compile: what it selects is reported and never corrected, at its own priority. Leaving it
+    /// out instead would hand its releases to a weaker policy, perhaps one that writes, or to nobody.
+    ///
+    /// Where a selection cannot be read it could be anything, so it is everything; an unknown priority could be any, so it is the highest.
+    pub(super) fn report_only(name: PolicyName, spec: Option<&DriftPolicySpec>) -> Self {
+        let guard = Arc::new(Guard { policy: Some(name.clone()), ..Guard::default_warn() });
+        Self {
+            name,
+            priority: spec.map_or(i32::MAX, |spec| spec.priority),
+            clusters: spec.and_then(|spec| Selector::compile(&spec.cluster_selector, Of::Labels).ok()).unwrap_or_default(),
+            releases: spec.and_then(|spec| ReleaseMatcher::compile_all(&spec.releases).ok()).unwrap_or_default(),
+            plain: Arc::clone(&guard),
+            trusted: guard,
+        }
     }
 
     /// The guard for a release, if the policy selects it.
@@ -184,6 +200,10 @@ impl Policy {
 }
 
 impl ReleaseMatcher {
+    fn compile_all(releases: &[ReleaseSelector]) -> Result<Box<[Self]>, PolicyError> {
+        releases.iter().enumerate().map(|(index, release)| Self::compile(release, index)).collect()
+    }
+
     fn compile(release: &ReleaseSelector, index: usize) -> Result<Self, PolicyError> {
         let glob = |text: &Option<String>, name: &str| {
             text.as_deref()

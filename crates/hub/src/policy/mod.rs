@@ -1,7 +1,7 @@
 //! Policies: what users write (`DriftPolicy`) compiled into what the reconcilers act on ([`Guard`]).
 //!
-//! Compilation is pure and total: a policy is in force as a whole or not at all, and what became of it is written to its status by
-//! [`status`].
+//! Compilation is pure and total: a policy is in force as a whole or, while it is invalid, only keeps what it selects from being corrected.
+//! What became of it is written to its status by [`status`].
 
 mod compile;
 mod glob;

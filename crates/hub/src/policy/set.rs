@@ -53,16 +53,16 @@ pub struct PolicyInput {
     pub spec: Option<DriftPolicySpec>,
 }
 
-/// Whether a policy is in force, and what that was said about.
+/// Whether a policy is valid, and what that was said about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acceptance {
     /// Generation this is about.
     pub generation: i64,
-    /// `Err`: nothing of the policy is applied.
+    /// `Err`: nothing of the policy is applied but its selection, and what it selects is only reported.
     pub result: Result<(), PolicyError>,
 }
 
-/// The policies in force, in the order in which they win.
+/// All policies, in the order in which they win. An invalid one takes part with its selection and reports what it selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicySet {
     policies: Vec<Policy>,
@@ -71,16 +71,18 @@ pub struct PolicySet {
 }
 
 impl PolicySet {
-    /// Compiles what was read. An invalid policy touches no other.
+    /// Compiles what was read. An invalid policy keeps what it selects from being corrected until it is repaired or deleted.
     pub fn compile<'a>(inputs: impl IntoIterator<Item = (PolicyName, &'a PolicyInput)>, default_mode: DefaultMode) -> Self {
         let mut policies = Vec::new();
         let mut acceptance = BTreeMap::new();
         for (name, input) in inputs {
-            let compiled = match &input.spec {
-                Some(spec) => Policy::compile(name.clone(), spec),
-                None => Err(at("spec", Problem::Unreadable)),
+            let spec = input.spec.as_ref();
+            let compiled = spec.ok_or_else(|| at("spec", Problem::Unreadable)).and_then(|spec| Policy::compile(name.clone(), spec));
+            let (policy, result) = match compiled {
+                Ok(policy) => (policy, Ok(())),
+                Err(error) => (Policy::report_only(name.clone(), spec), Err(error)),
             };
-            let result = compiled.map(|policy| policies.push(policy));
+            policies.push(policy);
             acceptance.insert(name, Acceptance { generation: input.generation, result });
         }
         policies.sort_by(|a: &Policy, b: &Policy| b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name)));
@@ -105,7 +107,7 @@ impl PolicySet {
         self.policies.iter().filter(|policy| policy.name.namespace == cluster.name.namespace && policy.clusters.matches(&cluster.labels))
     }
 
-    /// How many of `clusters` each policy in force selects.
+    /// How many of `clusters` each policy selects.
     pub fn selected_clusters<'a>(&self, clusters: impl IntoIterator<Item = &'a ClusterEntry>) -> BTreeMap<PolicyName, u64> {
         let mut counts: BTreeMap<PolicyName, u64> = self.policies.iter().map(|policy| (policy.name.clone(), 0)).collect();
         for cluster in clusters {

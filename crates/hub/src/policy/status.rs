@@ -169,7 +169,10 @@ fn status_of(
 ) -> DriftPolicyStatus {
     let mut accepted = match &acceptance.result {
         Ok(()) => Condition::new(ACCEPTED, Truth::True, "Accepted", "the policy is in force", now),
-        Err(error) => Condition::new(ACCEPTED, Truth::False, error.reason(), format!("nothing of the policy is applied: {error}"), now),
+        Err(error) => {
+            let message = format!("{error}; until it is repaired, what it selects is only reported");
+            Condition::new(ACCEPTED, Truth::False, error.reason(), message, now)
+        }
     };
     accepted.observed_generation = Some(acceptance.generation);
     let mut conditions = vec![accepted];
@@ -238,6 +241,7 @@ mod tests {
             let written = due(&view(&name, &policy), [(&object, &policy)].into_iter(), &BTreeMap::new(), at(0));
             let status = &written[0].1;
             assert_eq!((status.conditions[0].status, status.conditions[0].reason.as_str()), (Truth::False, reason));
+            assert!(status.conditions[0].message.ends_with("; until it is repaired, what it selects is only reported"), "{status:?}");
             assert_eq!((status.clusters, status.releases), (None, None));
         }
     }

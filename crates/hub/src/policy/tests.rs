@@ -121,7 +121,6 @@ fn the_highest_priority_decides_then_the_name() {
             ("fleet", "a-base", json!({"clusterSelector": {}, "interval": "1h"})),
             ("fleet", "prod", json!({"clusterSelector": {"matchLabels": {"env": "prod"}}, "mode": "Correct", "priority": 10})),
             ("fleet", "off", json!({"clusterSelector": {}, "releases": [{"name": "scratch-*"}], "mode": "Off", "priority": 20})),
-            ("fleet", "broken", json!({"clusterSelector": {}, "mode": "Correct", "interval": "1s", "priority": 99})),
             ("other", "all", json!({"clusterSelector": {}, "mode": "Correct", "priority": 100})),
         ],
         DefaultMode::Warn,
@@ -141,7 +140,58 @@ fn the_highest_priority_decides_then_the_name() {
         let said = guard.map(|guard| guard.policy.as_ref().map_or_else(|| "default".to_owned(), ToString::to_string));
         assert_eq!(said.as_deref(), expected, "{} {release}", cluster.name);
     }
-    assert!(policies.acceptance()[&PolicyName::new("fleet", "broken")].result.is_err());
+}
+
+/// What an invalid policy leaves to others, and what it does not.
+#[test]
+fn what_an_invalid_policy_selects_is_only_reported() {
+    let base = ("fleet", "base", json!({"clusterSelector": {}, "mode": "Correct"}));
+    let prod = cluster("fleet", &[("env", "prod")]);
+    let dev = cluster("fleet", &[("env", "dev")]);
+    let of_prod = json!({"matchLabels": {"env": "prod"}});
+    let no_selector = json!({"matchLabels": {"a b": "x"}});
+    let long = "x".repeat(300);
+    // Each says whether `base` may correct: shop/web on prod, shop/web on dev, shop/db on prod.
+    let table = [
+        ("any field", json!({"clusterSelector": of_prod, "releases": [{"name": "web"}], "interval": "1s"}), [false, true, true]),
+        ("not even off", json!({"clusterSelector": of_prod, "mode": "Off", "foreign": "Remove"}), [false, true, false]),
+        ("a glob", json!({"clusterSelector": of_prod, "releases": [{"name": "web"}, {"name": long}]}), [false, true, false]),
+        ("the selector", json!({"clusterSelector": no_selector, "releases": [{"name": "web"}]}), [false, false, true]),
+        ("both", json!({"clusterSelector": no_selector, "releases": [{"name": long}]}), [false, false, false]),
+        ("the shape", json!({"mode": "Fight"}), [false, false, false]),
+    ];
+    for (what, mut broken, expected) in table {
+        let object = broken.as_object_mut().unwrap();
+        object.insert("priority".to_owned(), json!(10));
+        object.entry("mode").or_insert(json!("Correct"));
+        let policies = set(&[base.clone(), ("fleet", "broken", broken.clone())], DefaultMode::Off);
+        assert!(policies.acceptance()[&PolicyName::new("fleet", "broken")].result.is_err(), "{what}");
+        let decided = [(&prod, "web"), (&dev, "web"), (&prod, "db")].map(|(cluster, name)| policies.decide(cluster, "shop", name).unwrap());
+        for (guard, corrects) in decided.iter().zip(expected) {
+            let (mode, policy) = if corrects { (Mode::Correct, "base") } else { (Mode::Warn, "broken") };
+            assert_eq!((guard.mode, guard.policy.as_ref()), (mode, Some(&PolicyName::new("fleet", policy))), "{what}");
+        }
+        // Deleted, it is gone; and another namespace's clusters were never its business.
+        let without = set(&[base.clone()], DefaultMode::Off);
+        assert_eq!(without.decide(&prod, "shop", "web").unwrap().mode, Mode::Correct);
+        let alone = set(&[("fleet", "broken", broken)], DefaultMode::Off);
+        assert!(alone.selects(&prod) && !alone.selects(&cluster("other", &[("env", "prod")])), "{what}");
+    }
+}
+
+#[test]
+fn nothing_of_an_invalid_policy_is_applied_but_its_selection_and_priority() {
+    let broken = json!({
+        "clusterSelector": {}, "mode": "Correct", "priority": 5, "interval": "1s", "onFailedRelease": "LastDeployed", "suspend": true,
+        "releases": [{"name": "*", "trust": "ClusterScoped"}], "ignore": [{"paths": [""]}], "contest": {"rounds": 5, "window": "1h"},
+    });
+    let here = cluster("fleet", &[]);
+    let decide = |priority: i32| {
+        let other = json!({"clusterSelector": {}, "mode": "Correct", "priority": priority});
+        set(&[("fleet", "broken", broken.clone()), ("fleet", "other", other)], DefaultMode::Off).decide(&here, "shop", "web").unwrap()
+    };
+    assert_eq!(*decide(4), Guard { policy: Some(PolicyName::new("fleet", "broken")), ..Guard::default_warn() });
+    assert_eq!(decide(6).mode, Mode::Correct, "a stronger policy decides as ever");
 }
 
 #[test]

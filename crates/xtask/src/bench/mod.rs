@@ -7,7 +7,7 @@ mod table;
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -41,6 +41,9 @@ pub struct Arguments {
     /// Edits on each of the two releases, one after another; half on ConfigMaps, half on Deployments.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..=200))]
     edits: u32,
+    /// Measure this program instead of building the release profile.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
 }
 
 /// Measures and prints until done or interrupted.
@@ -61,8 +64,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 async fn bench(arguments: &Arguments) -> Result<()> {
     let folder = programs::workspace()?.join("target/bench");
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    say("building holdfast, release profile");
-    let program = hub::build(Profile::Release).await?;
+    let program = if let Some(program) = &arguments.program {
+        program.clone()
+    } else {
+        say("building holdfast, release profile");
+        hub::build(Profile::Release).await?
+    };
     say("starting a management and two workload clusters");
     let fleet = Fleet::start(&["helm3", "helm4"]).await?;
     let table = measure(&fleet, &program, &folder, arguments.edits).await;
