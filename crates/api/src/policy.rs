@@ -301,7 +301,7 @@ pub struct DriftPolicySpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftPolicyStatus {
-    /// `Accepted`: the policy is in force as a whole; `False` means that nothing of it is.
+    /// `Accepted`: the policy is in force as a whole; `False` means that what it selects is only reported until it is repaired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Clusters it selects.

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use holdfast_engine::object::{Gvk, Scope};
 use holdfast_fleet::{
     call::{ApiClient, Deadlines, Endpoint},
-    discovery::{Catalog, Discovery, Lookup, Refreshed, cluster_uid, server_version},
+    discovery::{Catalog, Discovery, Lookup, Refreshed, cluster_uid},
     kubeconfig::{self, ServerPolicy},
     meta::{MetaDigest, Operation, meta_digest, parse_event, parse_list},
     supervisor::{Stopped, Supervisor},
@@ -225,9 +225,7 @@ async fn discovery_knows_the_server_and_follows_its_kinds() {
     assert!(deployment.watchable() && deployment.has_subresource("scale"));
     let namespace = catalog.lookup(&Gvk::new("v1", "Namespace")).served().unwrap();
     assert_eq!((namespace.scope, namespace.endpoint().unwrap().path().as_str()), (Scope::Cluster, "/api/v1/namespaces"));
-    assert_eq!(catalog.preferred("autoscaling", "HorizontalPodAutoscaler").served().unwrap().gvk.version, "v2");
     assert_eq!(catalog.lookup(&Gvk::new("v1", "Deployment")), Lookup::NotServed);
-    assert!(catalog.stale().is_empty());
     // The other tests add kinds too, so it may take a few times.
     eventually("an unchanged document", PATIENCE, async || {
         anyhow::ensure!(matches!(discovery.refresh(&client).await?, Refreshed::Unchanged), "changed again");
@@ -236,8 +234,6 @@ async fn discovery_knows_the_server_and_follows_its_kinds() {
     .await
     .unwrap();
 
-    let version = server_version(&client).await.unwrap();
-    assert!((version.major, version.minor) >= (1, 33) && version.git_version.starts_with("v1."), "{version:?}");
     let uid = cluster_uid(&client).await.unwrap();
     assert_eq!(uid.len(), 36);
 
@@ -259,7 +255,7 @@ async fn discovery_knows_the_server_and_follows_its_kinds() {
     writer.create(&service, &object).await.unwrap();
     let nobody = Gvk::new("nobody.test/v1", "Ghost");
     let catalog = settles(&mut discovery, &client, |catalog| catalog.lookup(&nobody) == Lookup::Unknown).await;
-    assert_eq!(catalog.stale(), ["nobody.test/v1"]);
+    assert_eq!(catalog.lookup(&widget), Lookup::NotServed, "other groups are not doubted");
     writer.delete(&service).await.unwrap();
 }
 

@@ -20,7 +20,6 @@ mod history;
 mod identity;
 mod limits;
 mod objects;
-mod order;
 mod record;
 mod selection;
 mod yaml;
@@ -30,8 +29,7 @@ pub use crate::{
     history::{InvalidMeta, MetaError, RecordMeta, SecretMeta, Status},
     limits::Limits,
     objects::{Cause, Named, Objects, Problem, ReleaseObject, objects},
-    order::install_rank,
-    record::{ApplyMethod, Chart, Ownership, Record, RecordError, decode, ownership},
+    record::{ApplyMethod, Chart, Record, RecordError, decode},
     selection::{Fence, Judged, Selection, State, fence, select},
     yaml::YamlError,
 };

@@ -60,15 +60,6 @@ pub enum ApplyMethod {
     ServerSide,
 }
 
-/// The release an object belongs to, as Helm writes it on the object.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ownership {
-    /// Value of the annotation `meta.helm.sh/release-name`.
-    pub release_name: String,
-    /// Value of the annotation `meta.helm.sh/release-namespace`.
-    pub release_namespace: String,
-}
-
 /// Why a record cannot be used. No text of this type carries any of the record's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 pub enum RecordError {
@@ -143,11 +134,6 @@ pub fn decode(data: &[u8], limits: &Limits) -> Result<Record, RecordError> {
     }
     let stored = base64_text::decode(data).ok_or(RecordError::BadBase64)?;
     if stored.starts_with(&GZIP_MAGIC) { parse(&inflate(&stored, limits)?) } else { parse(&stored) }
-}
-
-/// The release whose metadata Helm adds to every object of `record`.
-pub fn ownership(record: &Record) -> Ownership {
-    Ownership { release_name: record.name.clone(), release_namespace: record.namespace.clone() }
 }
 
 impl Record {

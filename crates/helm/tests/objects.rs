@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use holdfast_engine::object::{Gvk, Scope};
-use holdfast_helm::{ApplyMethod, Cause, Limits, Objects, Record, Status, YamlError, documents, objects, ownership};
+use holdfast_helm::{ApplyMethod, Cause, Limits, Objects, Record, Status, YamlError, documents, objects};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -212,9 +212,7 @@ fn debug_texts_hold_no_values() {
 }
 
 #[test]
-fn ownership_is_the_release() {
-    let ownership = ownership(&record(""));
-    assert_eq!((ownership.release_name.as_str(), ownership.release_namespace.as_str()), ("web", "t"));
+fn an_empty_manifest_has_no_objects() {
     assert_eq!(read(""), Objects::default());
 }
 

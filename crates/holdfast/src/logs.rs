@@ -95,23 +95,19 @@ mod tests {
 
     #[test]
     fn a_longer_target_does_not_override() {
-        use std::io::Write as _;
-        use std::sync::{Arc, Mutex};
-
-        #[derive(Clone, Default)]
-        struct Lines(Arc<Mutex<Vec<u8>>>);
+        struct Lines(std::sync::mpsc::Sender<Vec<u8>>);
         impl std::io::Write for Lines {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                self.0.lock().unwrap().write(bytes)
+                self.0.send(bytes.to_vec()).unwrap();
+                Ok(bytes.len())
             }
             fn flush(&mut self) -> std::io::Result<()> {
                 Ok(())
             }
         }
 
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let output = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
+        let (writer, lines) = std::sync::mpsc::channel();
+        let output = tracing_subscriber::fmt::layer().with_writer(move || Lines(writer.clone()));
         let filter = filter("kube_client::client=trace,hyper=trace,info").unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(output.with_filter(filter)), || {
             tracing::trace!(target: "kube_client::client", "CANARY");
@@ -120,7 +116,7 @@ mod tests {
             tracing::debug!(target: "holdfast_hub", "not asked for");
             tracing::info!(target: "holdfast_hub", "asked for");
         });
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(lines.try_iter().flatten().collect()).unwrap();
         assert!(text.contains("asked for") && !text.contains("not asked for") && !text.contains("CANARY"), "{text}");
     }
 }

@@ -29,10 +29,10 @@ use crate::{
     reports::{ReportWriter, Reports},
 };
 
-/// How long the clusters get to finish what they began, so that it is in their reports.
-const CLUSTERS_WITHIN: Duration = Duration::from_millis(1500);
+/// How long the clusters get to finish what they began, so that it is in their reports: a write is awaited for two seconds.
+const CLUSTERS_WITHIN: Duration = Duration::from_millis(2300);
 /// How long everything else gets to end afterwards.
-const STOP_WITHIN: Duration = Duration::from_secs(3);
+const STOP_WITHIN: Duration = Duration::from_millis(2500);
 /// How long the tasks of one cluster get to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 

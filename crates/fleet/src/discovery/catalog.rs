@@ -153,37 +153,15 @@ impl Catalog {
 
     /// Whether a kind is served at exactly this version.
     pub fn lookup(&self, gvk: &Gvk) -> Lookup {
-        self.find(&gvk.group, &gvk.kind, |version| version.name == gvk.version)
-    }
-
-    /// Whether a kind is served at any version; the server's preferred one is returned.
-    pub fn preferred(&self, group: &str, kind: &str) -> Lookup {
-        self.find(group, kind, |_| true)
-    }
-
-    fn find(&self, group: &str, kind: &str, wanted: impl Fn(&Version) -> bool) -> Lookup {
         let Some(groups) = &self.groups else { return Lookup::Unknown };
-        let Some(versions) = groups.get(group) else { return Lookup::NotServed };
-        let mut kinds = versions.iter().filter(|version| wanted(version)).flat_map(|version| &version.resources);
-        if let Some(resource) = kinds.find(|resource| resource.gvk.kind == kind) {
+        let Some(versions) = groups.get(gvk.group.as_str()) else { return Lookup::NotServed };
+        let mut kinds = versions.iter().filter(|version| version.name == gvk.version).flat_map(|version| &version.resources);
+        if let Some(resource) = kinds.find(|resource| resource.gvk.kind == gvk.kind) {
             // A stale version's list may be old, but it was true once, and a request will tell.
             return Lookup::Served(Arc::clone(resource));
         }
         // A stale version elsewhere in the group makes the group's whole list doubtful.
         if versions.iter().any(|version| version.stale) { Lookup::Unknown } else { Lookup::NotServed }
-    }
-
-    /// Groups and versions (`apps/v1`) the server could not vouch for, sorted.
-    pub fn stale(&self) -> Vec<String> {
-        let mut stale: Vec<_> = self
-            .groups
-            .iter()
-            .flatten()
-            .flat_map(|(group, versions)| versions.iter().filter(|version| version.stale).map(move |version| (group, &version.name)))
-            .map(|(group, version)| if group.is_empty() { version.clone() } else { format!("{group}/{version}") })
-            .collect();
-        stale.sort();
-        stale
     }
 
     /// All kinds at all versions, in no particular order.

@@ -14,4 +14,4 @@ mod tests;
 
 pub use catalog::{Catalog, Lookup, Resource, Verb, Verbs};
 pub use fetch::{Discovery, DiscoveryError, Fetch, Fetched, Refreshed};
-pub use server::{ServerVersion, cluster_uid, server_version};
+pub use server::cluster_uid;

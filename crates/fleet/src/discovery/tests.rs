@@ -105,7 +105,7 @@ async fn aggregated_documents_become_a_catalog() {
     assert!(!namespace.verbs.has(Verb::Patch));
     assert!(!served(&catalog, "v1", "Binding").watchable());
 
-    assert_eq!(catalog.preferred("autoscaling", "HorizontalPodAutoscaler").served().unwrap().gvk.version, "v2");
+    assert_eq!(served(&catalog, "autoscaling/v2", "HorizontalPodAutoscaler").gvk.version, "v2");
     assert_eq!(served(&catalog, "autoscaling/v1", "HorizontalPodAutoscaler").gvk.version, "v1");
     // Kinds of subresources are nothing one could find objects of.
     assert_eq!(catalog.lookup(&Gvk::new("autoscaling/v1", "Scale")), Lookup::NotServed);
@@ -116,13 +116,12 @@ async fn aggregated_documents_become_a_catalog() {
 async fn absent_is_told_apart_from_unknown() {
     let gvk = Gvk::new("metrics.k8s.io/v1beta1", "PodMetrics");
     assert_eq!(Catalog::unknown().lookup(&gvk), Lookup::Unknown);
-    assert_eq!(Discovery::default().catalog().preferred("apps", "Deployment"), Lookup::Unknown);
+    assert_eq!(Discovery::default().catalog().lookup(&Gvk::new("apps/v1", "Deployment")), Lookup::Unknown);
 
     let (server, mut discovery) = discovered().await;
     let catalog = discovery.catalog();
     assert_eq!(catalog.lookup(&gvk), Lookup::Unknown, "the backend is down");
     assert_eq!(catalog.lookup(&Gvk::new("metrics.k8s.io/v1", "PodMetrics")), Lookup::Unknown, "nor any other version of the group");
-    assert_eq!(catalog.stale(), ["metrics.k8s.io/v1beta1"]);
     for (api_version, kind) in [("apps/v1", "Widget"), ("apps/v1beta1", "Deployment"), ("example.com/v1", "Widget"), ("v1", "Deployment")] {
         assert_eq!(catalog.lookup(&Gvk::new(api_version, kind)), Lookup::NotServed, "{api_version} {kind}");
     }
@@ -187,25 +186,20 @@ async fn servers_without_aggregated_documents_are_asked_group_by_group() {
     let pod = served(&catalog, "v1", "Pod");
     assert_eq!(pod.subresources, ["status", "eviction"]);
     assert_eq!(catalog.lookup(&Gvk::new("v1", "Eviction")), Lookup::NotServed);
-    assert_eq!(catalog.preferred("batch", "CronJob").served().unwrap().gvk.version, "v1");
-    assert_eq!(catalog.preferred("metrics.k8s.io", "PodMetrics"), Lookup::Unknown, "a group that does not answer is not gone");
+    served(&catalog, "batch/v1", "CronJob");
+    assert_eq!(catalog.lookup(&Gvk::new("metrics.k8s.io/v1", "PodMetrics")), Lookup::Unknown, "a group that does not answer is not gone");
 
     // A change below the group list is found although the list's ETag is the same.
     server.documents.lock().insert("/apis/batch/v1".to_owned(), Ok(json!({"resources": []}).to_string()));
     let Ok(Refreshed::Changed(catalog)) = discovery.refresh(&server).await else { panic!("changed") };
-    assert_eq!(catalog.preferred("batch", "CronJob").served().unwrap().gvk.version, "v1beta1");
+    assert_eq!(catalog.lookup(&Gvk::new("batch/v1", "CronJob")), Lookup::NotServed);
+    served(&catalog, "batch/v1beta1", "CronJob");
     assert!(matches!(discovery.refresh(&server).await, Ok(Refreshed::Unchanged)));
 }
 
 #[tokio::test]
-async fn version_and_identity_are_read() {
+async fn the_identity_is_read() {
     let server = Server::default();
-    server.set("/version", &json!({"major": "1", "minor": "27+", "gitVersion": "v1.27.8-eks-1"}));
-    let version = server_version(&server).await.unwrap();
-    assert_eq!((version.major, version.minor, version.git_version.as_str()), (1, 27, "v1.27.8-eks-1"));
-    server.set("/version", &json!({"major": "1", "minor": "", "gitVersion": ""}));
-    assert_eq!(server_version(&server).await, Err(SourceError::BadAnswer));
-
     let path = "/api/v1/namespaces/kube-system";
     assert_eq!(cluster_uid(&server).await, Err(SourceError::NotServed));
     server.set(path, &json!({"kind": "PartialObjectMetadata", "metadata": {"name": "kube-system", "uid": "abc"}}));
@@ -224,6 +218,6 @@ async fn a_hanging_server_ends_in_a_timeout() {
     }
     let started = tokio::time::Instant::now();
     assert_eq!(Discovery::default().refresh(&Hang).await.unwrap_err().category(), "Timeout");
-    assert_eq!(server_version(&Hang).await, Err(SourceError::Timeout));
+    assert_eq!(cluster_uid(&Hang).await, Err(SourceError::Timeout));
     assert!(started.elapsed() <= Duration::from_secs(40));
 }

@@ -122,11 +122,6 @@ impl Kubeconfig {
         self.fingerprint
     }
 
-    /// Whether one token took another's place and nothing else changed, so that open connections stay good.
-    pub fn only_token_changed(&self, next: &Self) -> bool {
-        self.connection_fingerprint == next.connection_fingerprint && self.fingerprint != next.fingerprint
-    }
-
     /// Equal for kubeconfigs that may share a connection.
     pub(crate) fn connection_fingerprint(&self) -> Fingerprint {
         self.connection_fingerprint

@@ -347,11 +347,11 @@ fn a_new_token_is_told_from_a_new_connection() {
     let certificate = read(with_certificate(SERVER, &CA, &CA.client()));
     let tls_name = read(cluster_with("tls-server-name: other").replace("token: abc", "token: two"));
     assert_eq!(first.fingerprint(), same.fingerprint());
-    assert!(!first.only_token_changed(&same));
-    assert!(first.only_token_changed(&token));
+    assert_ne!(first.fingerprint(), token.fingerprint());
+    assert_eq!(first.connection_fingerprint(), token.connection_fingerprint());
     for other in [server, authority, certificate, tls_name] {
         assert_ne!(first.fingerprint(), other.fingerprint());
-        assert!(!first.only_token_changed(&other));
+        assert_ne!(first.connection_fingerprint(), other.connection_fingerprint());
     }
 }
 

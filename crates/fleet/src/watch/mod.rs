@@ -22,7 +22,7 @@ mod update;
 mod tests;
 
 pub use decode::{Decode, Versioned};
-pub use registry::{Delivery, Health, Lease, WatchInfo, Watches};
+pub use registry::{Delivery, Lease, Watches};
 pub use source::{Source, SourceError};
 pub use stats::WatchStats;
 pub use target::WatchKey;

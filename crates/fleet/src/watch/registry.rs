@@ -61,29 +61,6 @@ struct Running {
     leases: usize,
     run: u64,
     supervisor: Supervisor,
-    health: Arc<Mutex<Health>>,
-}
-
-/// What a watch last said of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// It has not been live yet and met no failure.
-    Starting,
-    /// Changes arrive.
-    Live,
-    /// It is being started again.
-    Broken(Reason),
-}
-
-/// One watch, for people.
-#[derive(Clone, Debug)]
-pub struct WatchInfo {
-    /// The watch.
-    pub key: Arc<WatchKey>,
-    /// How many leases hold it.
-    pub leases: usize,
-    /// How it is.
-    pub health: Health,
 }
 
 /// The right to have a watch running. The last one dropped stops it.
@@ -156,32 +133,22 @@ impl<S: Source, D: Decode> Watches<S, D> {
         self.shared.table.lock().len()
     }
 
-    /// The watches, for debugging, in no particular order.
-    pub fn dump(&self) -> Vec<WatchInfo> {
-        let table = self.shared.table.lock();
-        table
-            .iter()
-            .map(|(key, running)| WatchInfo { key: Arc::clone(key), leases: running.leases, health: *running.health.lock() })
-            .collect()
-    }
-
     fn start(&self, key: &Arc<WatchKey>, run: u64) -> Running {
         let supervisor = self.shared.supervisor.child(&key.to_string());
-        let health = Arc::new(Mutex::new(Health::Starting));
-        let (shared, key, task_health) = (Arc::clone(&self.shared), Arc::clone(key), Arc::clone(&health));
+        let (shared, key) = (Arc::clone(&self.shared), Arc::clone(key));
         // A panic while decoding comes back as a new list.
         supervisor.spawn(Task::new("watch").restart(BackoffPolicy::WATCH), move |_| {
-            let (shared, key, health) = (Arc::clone(&shared), Arc::clone(&key), Arc::clone(&task_health));
+            let (shared, key) = (Arc::clone(&shared), Arc::clone(&key));
             async move {
                 let listing = if shared.paged_only.load(Ordering::Relaxed) { Listing::Paged } else { Listing::Streaming };
                 let machine = Machine::new(listing, rand::random());
-                let consumer = Outlet::new(Arc::clone(&shared), Arc::clone(&key), run, health);
+                let consumer = Outlet::new(Arc::clone(&shared), Arc::clone(&key), run);
                 let link = Link::new(shared.sources.subscribe(), shared.nudges.subscribe());
                 driver::run(&key, link, &shared.decode, machine, consumer).await;
                 Ok::<_, Infallible>(())
             }
         });
-        Running { leases: 1, run, supervisor, health }
+        Running { leases: 1, run, supervisor }
     }
 }
 
@@ -235,19 +202,17 @@ impl fmt::Debug for Lease {
     }
 }
 
-/// Sends a watch's updates to the cluster's channel and keeps its health. Counts the watch as running while it lives.
+/// Sends a watch's updates to the cluster's channel. Counts the watch as running while it lives.
 struct Outlet<S: Source, D: Decode> {
     shared: Arc<Shared<S, D>>,
     key: Arc<WatchKey>,
     run: u64,
-    health: Arc<Mutex<Health>>,
 }
 
 impl<S: Source, D: Decode> Outlet<S, D> {
-    fn new(shared: Arc<Shared<S, D>>, key: Arc<WatchKey>, run: u64, health: Arc<Mutex<Health>>) -> Self {
+    fn new(shared: Arc<Shared<S, D>>, key: Arc<WatchKey>, run: u64) -> Self {
         shared.stats.started();
-        *health.lock() = Health::Starting;
-        Self { shared, key, run, health }
+        Self { shared, key, run }
     }
 }
 
@@ -269,13 +234,6 @@ impl<S: Source, D: Decode> Consumer<D::Item> for Outlet<S, D> {
             tracing::debug!(watch = %self.key, reason = reason.label(), "watch restarts");
             if reason == Reason::StreamingUnsupported && machine.listing() == Listing::Paged {
                 self.shared.paged_only.store(true, Ordering::Relaxed);
-            }
-        }
-        for update in &step.updates {
-            match update {
-                Update::Live => *self.health.lock() = Health::Live,
-                Update::Broken { reason } => *self.health.lock() = Health::Broken(*reason),
-                _ => {}
             }
         }
     }

@@ -28,6 +28,7 @@ use holdfast_fleet::{
 };
 use holdfast_hub::cluster::state::ClusterId;
 
+use crate::kubeconfig;
 use paint::Paint;
 use survey::Survey;
 

@@ -242,7 +242,7 @@ impl Survey {
     async fn examine(&self, guarded: &Guarded, context: &JudgeContext, live: Option<Bytes>, shapes: &RefCell<&mut Shapes>) -> Examined {
         let shape = shapes::shape(&guarded.key.gvk, &guarded.desired().value);
         let state = || {
-            let mut state = ObjectState::new(Arc::clone(&guarded.key), guarded.hash);
+            let mut state = ObjectState::new(guarded.hash);
             state.owned = shapes.borrow().get(shape);
             state
         };

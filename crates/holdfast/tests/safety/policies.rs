@@ -1,4 +1,4 @@
-//! A policy is in force as a whole or not at all, and what it says may change while the hub runs.
+//! A policy is in force as a whole or only keeps others from writing, and what it says may change while the hub runs.
 
 use anyhow::{Context, Result, ensure};
 use holdfast_testkit::Target;
@@ -65,7 +65,7 @@ async fn wait_accepted(world: &World, name: &str, status: &str, because: &str) {
 }
 
 #[tokio::test]
-async fn a_policy_with_one_wrong_field_does_nothing_at_all() {
+async fn nothing_is_corrected_while_a_policy_that_selects_it_is_invalid() {
     let namespace = "half-policies";
     let mut world = World::new(namespace).await;
     Release::new(&world, "web", Style::ClientSide).install(&[configmap(namespace, "settings", "color", "blue")]).await;
@@ -85,31 +85,47 @@ async fn a_policy_with_one_wrong_field_does_nothing_at_all() {
         spec["priority"] = json!(100);
         platform.apply(&target(namespace, name), &policy(namespace, name, &spec)).await.unwrap();
     }
+    // One that is fine but weaker may not take over what they select.
+    world.policy("Correct", json!({})).await;
     world.start_hub(&[]);
     for (name, _, word) in &rows {
         wait_accepted(&world, name, "False", word).await;
     }
-    assert!(world.report(None).await.is_none() && world.report(Some("web")).await.is_none(), "nothing guards the cluster");
-
-    // A good policy of lower priority is in force beside them.
-    world.policy("Warn", json!({})).await;
     wait_accepted(&world, "p", "True", "Accepted").await;
     world.wait_in_sync("web").await;
     let kubectl = world.writer("kubectl-edit");
     let settings = Target::configmap(namespace, "settings");
     let mark = world.workload.audit_mark().await.unwrap();
+    let nothing_written = async || {
+        let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
+        assert!(writes.is_empty(), "{:?}", lines(&writes));
+    };
     kubectl.merge_patch(&settings, &json!({"data": {"color": "red"}})).await.unwrap();
     world.wait_report(Some("web"), "drifted", |status| status["summary"]["drifted"] == 1).await;
-    let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
-    assert!(writes.is_empty(), "{:?}", lines(&writes));
+    nothing_written().await;
+
+    // As long as one of them is left, whichever it is; the last one has an unreadable selector.
+    for (name, _, _) in &rows[..rows.len() - 1] {
+        platform.delete(&target(namespace, name)).await.unwrap();
+    }
+    kubectl.merge_patch(&settings, &json!({"data": {"color": "green"}})).await.unwrap();
+    world
+        .wait_report(Some("web"), "reported", |status| {
+            finding(status, "ConfigMap", "settings")
+                .is_some_and(|finding| finding["action"] == "Reported" && finding["paths"].to_string().contains("green"))
+        })
+        .await;
+    nothing_written().await;
 
     // Repaired, it is in force, and wins.
-    platform.merge_patch(&target(namespace, "recreate"), &json!({"spec": {"recreate": "Never"}})).await.unwrap();
-    wait_accepted(&world, "recreate", "True", "Accepted").await;
+    let repaired = json!({"spec": {"clusterSelector": {"matchExpressions": null}}});
+    platform.merge_patch(&target(namespace, "selector"), &repaired).await.unwrap();
+    wait_accepted(&world, "selector", "True", "Accepted").await;
     wait_live(&world, &kubectl, &settings, "/data/color", &json!("blue")).await;
-    // Spoilt again, it is out: the other one reports, and nobody writes.
-    platform.merge_patch(&target(namespace, "recreate"), &json!({"spec": {"foreign": "Remove"}})).await.unwrap();
-    wait_accepted(&world, "recreate", "False", "Unsupported").await;
+    world.wait_in_sync("web").await;
+    // Spoilt again, it reports, and nobody writes.
+    platform.merge_patch(&target(namespace, "selector"), &json!({"spec": {"foreign": "Remove"}})).await.unwrap();
+    wait_accepted(&world, "selector", "False", "Unsupported").await;
     let mark = world.workload.audit_mark().await.unwrap();
     kubectl.merge_patch(&settings, &json!({"data": {"color": "green"}})).await.unwrap();
     world
@@ -119,6 +135,9 @@ async fn a_policy_with_one_wrong_field_does_nothing_at_all() {
         .await;
     let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
     assert!(writes.is_empty(), "{:?}", lines(&writes));
+    // Deleted, it leaves the release to the other one.
+    platform.delete(&target(namespace, "selector")).await.unwrap();
+    wait_live(&world, &kubectl, &settings, "/data/color", &json!("blue")).await;
 }
 
 #[tokio::test]

@@ -6,14 +6,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
+use holdfast_api::report::DriftReportStatus;
 use holdfast_engine::{contest::Ledger, object::Gvk};
 use holdfast_fleet::{
-    call::{ApiClient, CallError, Endpoint},
+    call::{ApiClient, CallError},
     discovery::{Catalog, Discovery, DiscoveryError, Refreshed},
     watch::Delivery,
 };
@@ -26,11 +27,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    audit::{Audit, audit},
+    audit::Audit,
     book::Book,
     claims::Claims,
+    credentials::Credentials,
+    following::Probe,
     guarded::Guarded,
     inquiry::{Examined, Examiner},
+    loads::Loads,
     queue::{Due, Queue},
     records::ReleaseName,
     release::{self, Declared, LoadError},
@@ -42,8 +46,9 @@ use super::{
     watching::Watching,
 };
 use crate::{
-    fleet_view::{ClusterEntry, ClusterName, Credential, FleetView, Gate},
+    fleet_view::{ClusterEntry, ClusterName, FleetView, Gate},
     policy::PolicySet,
+    reports::ReportKey,
 };
 
 /// Judgements that run at the same time on one cluster: each has at most two requests open.
@@ -56,16 +61,11 @@ const GATHER: Duration = Duration::from_millis(20);
 pub(super) const DISCOVER_AFTER: Duration = Duration::from_millis(100);
 /// Discovery is refreshed at least this often: aggregated groups come and go without an event. Costs two conditional requests.
 const DISCOVER_EVERY: Duration = Duration::from_mins(5);
-/// How long judgements under way get when the hub stops or the cluster leaves.
-const WIND_DOWN: Duration = Duration::from_secs(1);
+/// How long judgements under way get when the hub stops or the cluster leaves. None of them begins a write any more; one that was begun
+/// is awaited for that long.
+const WIND_DOWN: Duration = Duration::from_secs(2);
 /// How often expired listings and stale watches are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(5);
-/// A watch that is broken for longer backs no verdict.
-const STALE_AFTER: Duration = Duration::from_mins(1);
-/// Every object is compared in full once in this time, a few with each audit: admission that left no trace in any metadata.
-const FULL_EVERY: Duration = Duration::from_hours(24);
-/// A start has just compared everything.
-const FULL_AFTER: Duration = Duration::from_hours(1);
 /// Autoscalers that cannot be listed for this long keep writes off, not judgements.
 const SCALERS_WITHIN: Duration = Duration::from_secs(30);
 
@@ -73,11 +73,20 @@ type Running = Pin<Box<dyn Future<Output = Job> + Send>>;
 
 /// A call that has ended.
 pub(super) enum Job {
-    Examined { due: Due, release: ReleaseName, examined: Box<Examined> },
+    Examined { under: UnderWay, examined: Box<Examined> },
     Loaded { release: ReleaseName, meta: Box<RecordMeta>, result: Result<Declared, LoadError> },
     Discovered { discovery: Box<Discovery>, result: Result<Refreshed, DiscoveryError> },
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
-    Probed { client: ApiClient, result: Result<(), &'static str> },
+    Probed { number: u64, probe: Probe },
+}
+
+/// A judgement under way.
+pub(super) struct UnderWay {
+    pub(super) due: Due,
+    pub(super) release: ReleaseName,
+    pub(super) guarded: Arc<Guarded>,
+    /// It relies on no earlier one.
+    pub(super) afresh: bool,
 }
 
 /// A declared object and who declares it. Two claimants are possible, and then nobody writes.
@@ -94,12 +103,24 @@ pub enum Ended {
     Reconnect,
 }
 
+impl Ended {
+    /// A word for logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Released => "Released",
+            Self::Reconnect => "Reconnect",
+        }
+    }
+}
+
 /// What the actor starts with.
 pub struct Start {
     /// Handles.
     pub shared: Arc<Shared>,
     /// The cluster as the management cluster describes it.
     pub entry: Arc<ClusterEntry>,
+    /// The credentials that `client` has.
+    pub credentials: Credentials,
     /// The policies.
     pub policies: Arc<PolicySet>,
     /// Id in the hash state.
@@ -122,8 +143,15 @@ pub(super) struct Actor {
     pub(super) entry: Arc<ClusterEntry>,
     pub(super) policies: Arc<PolicySet>,
     pub(super) cluster: ClusterId,
-    uid: Arc<str>,
-    started: Instant,
+    pub(super) credentials: Credentials,
+    pub(super) uid: Arc<str>,
+    pub(super) started: Instant,
+    /// Moves with everything that a write depends on.
+    pub(super) leave: Arc<AtomicU64>,
+    /// Releases may be permitted otherwise now.
+    pub(super) permits_due: bool,
+    /// Why the actor is to end.
+    pub(super) ended: Option<Ended>,
     pub(super) examiner: Examiner,
     discovery: Option<Box<Discovery>>,
     pub(super) catalog: Arc<Catalog>,
@@ -133,9 +161,7 @@ pub(super) struct Actor {
     scalers_due: Instant,
     pub(super) releases: BTreeMap<ReleaseName, Guardianship>,
     pub(super) claims: Claims,
-    pub(super) load_errors: BTreeMap<ReleaseName, (u64, String)>,
-    pub(super) loading: BTreeSet<ReleaseName>,
-    pub(super) to_load: BTreeSet<ReleaseName>,
+    pub(super) loads: Loads,
     pub(super) objects: HashMap<StateId, Slot>,
     pub(super) skipped: HashSet<StateId>,
     /// Newest version seen of objects that are being judged: the echo of our own write is no news.
@@ -149,21 +175,32 @@ pub(super) struct Actor {
     /// Until when ignore rules that ended were noticed.
     pub(super) rules_checked: Timestamp,
     pub(super) queue: Queue,
-    jobs: FuturesUnordered<Running>,
+    pub(super) jobs: FuturesUnordered<Running>,
     pub(super) audits: HashMap<Gvk, Instant>,
-    auditing: HashSet<Gvk>,
+    pub(super) auditing: HashSet<Gvk>,
+    /// Kinds whose verdicts nothing backs.
+    pub(super) stale_kinds: BTreeSet<Gvk>,
     pub(super) dirty: BTreeSet<ReleaseName>,
     pub(super) flush_at: Option<Instant>,
     pub(super) discover_at: Instant,
     housekeeping_at: Instant,
     pub(super) contact: Contact,
-    failures: u32,
-    resume_at: Option<Instant>,
+    pub(super) failures: u32,
+    pub(super) resume_at: Option<Instant>,
+}
+
+/// What the actor leaves.
+#[derive(Debug)]
+pub struct Last {
+    /// Why it ended.
+    pub ended: Ended,
+    /// The last statuses of the releases that were judged: what is stored may be a moment older.
+    pub statuses: BTreeMap<ReportKey, DriftReportStatus>,
 }
 
 /// Runs a connected cluster until it is released, must be connected anew, or is told to stop.
-pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop: &CancellationToken) -> Ended {
-    let Start { shared, entry, policies, cluster, uid, client, discovery, mut watching, mut deliveries } = start;
+pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop: &CancellationToken) -> Last {
+    let Start { shared, entry, credentials, policies, cluster, uid, client, discovery, mut watching, mut deliveries } = start;
     let now = Instant::now();
     let catalog = discovery.catalog();
     let has_scalers = watching.start(&catalog);
@@ -176,8 +213,12 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         entry,
         policies,
         cluster,
+        credentials,
         uid,
         started: now,
+        leave: Arc::default(),
+        permits_due: false,
+        ended: None,
         examiner,
         discovery: Some(Box::new(discovery)),
         catalog,
@@ -187,9 +228,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         scalers_due: now + SCALERS_WITHIN,
         releases: BTreeMap::new(),
         claims: Claims::default(),
-        load_errors: BTreeMap::new(),
-        loading: BTreeSet::new(),
-        to_load: BTreeSet::new(),
+        loads: Loads::default(),
         objects: HashMap::new(),
         skipped: HashSet::new(),
         echoes: HashMap::new(),
@@ -202,6 +241,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         jobs: FuturesUnordered::new(),
         audits: HashMap::new(),
         auditing: HashSet::new(),
+        stale_kinds: BTreeSet::new(),
         dirty: BTreeSet::new(),
         flush_at: None,
         discover_at: now + DISCOVER_EVERY,
@@ -211,8 +251,11 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
     };
     actor.publish_cluster();
     let ended = actor.run(&mut fleet, &mut deliveries, stop).await;
+    // No write begins from here on.
+    actor.rules_moved();
+    actor.wind_down().await;
     actor.forget_all();
-    ended
+    Last { ended, statuses: actor.statuses() }
 }
 
 impl Actor {
@@ -228,10 +271,7 @@ impl Actor {
             // Every branch is cancel-safe: channels and the set of jobs keep what was not taken, and the timer starts anew.
             tokio::select! {
                 biased;
-                () = stop.cancelled() => {
-                    self.wind_down().await;
-                    return Ended::Released;
-                }
+                () = stop.cancelled() => return Ended::Released,
                 changed = fleet.changed() => {
                     if changed.is_err() {
                         return Ended::Released;
@@ -249,6 +289,9 @@ impl Actor {
                 () = sleep_until(wake) => {}
             }
             self.tick();
+            if let Some(ended) = self.ended {
+                return ended;
+            }
         }
     }
 
@@ -271,15 +314,17 @@ impl Actor {
             self.flush_at,
             Some(self.discover_at).filter(|_| self.discovery.is_some()),
             self.resume_at,
+            self.credentials.next(),
+            self.loads.next(LOADING).filter(|_| self.resume_at.is_none()),
         ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
     }
 
-    /// Records, claims and autoscalers are known: before, an object might have a second owner or somebody who scales it.
+    /// Records, claims and autoscalers are known: before, an object might have a second owner or somebody who scales it. What stays
+    /// unknown keeps writes back, not judgements.
     pub(super) fn may_judge(&self) -> bool {
         self.book.complete
-            && self.to_load.is_empty()
-            && self.loading.is_empty()
+            && !self.loads.hold_judgements()
             && self.resume_at.is_none()
             && (self.scalers.complete || Instant::now() >= self.scalers_due)
     }
@@ -289,8 +334,9 @@ impl Actor {
         if self.resume_at.is_some_and(|at| at <= now) {
             self.resume_at = None;
         }
-        while self.loading.len() < LOADING && self.resume_at.is_none() {
-            let Some(release) = self.to_load.pop_first() else { break };
+        self.probe(now);
+        while self.resume_at.is_none() {
+            let Some(release) = self.loads.start(now, LOADING) else { break };
             self.start_load(release);
         }
         while self.may_judge() && self.queue.in_flight() < JUDGING {
@@ -314,8 +360,12 @@ impl Actor {
     }
 
     fn start_load(&mut self, release: ReleaseName) {
-        let Some(meta) = self.wanted_record(&release) else { return };
-        self.loading.insert(release.clone());
+        let Some(meta) = self.wanted_record(&release) else {
+            self.loads.ended(&release);
+            self.loads.unwant(&release);
+            self.permits_due = true;
+            return;
+        };
         let (client, catalog) = (self.examiner.client.clone(), Arc::clone(&self.catalog));
         self.jobs.push(Box::pin(async move {
             let result = release::load(&client, &catalog, &meta).await;
@@ -324,36 +374,22 @@ impl Actor {
     }
 
     fn start_judgement(&mut self, due: Due) {
-        let Some((release, guarded, state, context)) = self.prepare(due) else {
+        let Some((under, state, context)) = self.prepare(due) else {
             self.queue.done(due.id);
             return;
         };
         let examiner = self.examiner.clone();
         self.jobs.push(Box::pin(async move {
-            let judged = examiner.examine(&guarded, state, &context).await;
-            Job::Examined { due, release, examined: Box::new(judged) }
-        }));
-    }
-
-    fn start_audit(&mut self, gvk: Gvk) {
-        let endpoint = self.watching.kinds().find(|(kind, _)| **kind == gvk).map(|(_, key)| key.endpoint().clone());
-        let Some(endpoint) = endpoint else {
-            self.audits.remove(&gvk);
-            return;
-        };
-        self.auditing.insert(gvk.clone());
-        let (client, decoder) = (self.examiner.client.clone(), self.watching.decoder().clone());
-        self.jobs.push(Box::pin(async move {
-            let result = audit(&client, &decoder, &gvk, &endpoint).await;
-            Job::Audited { gvk, result }
+            let judged = examiner.examine(&under.guarded, state, &context).await;
+            Job::Examined { under, examined: Box::new(judged) }
         }));
     }
 
     fn finish(&mut self, job: Job) {
         match job {
-            Job::Examined { due, release, examined } => self.examined(due, &release, *examined),
+            Job::Examined { under, examined } => self.examined(&under, *examined),
             Job::Loaded { release, meta, result } => {
-                self.loading.remove(&release);
+                self.loads.ended(&release);
                 self.loaded(&release, &meta, result);
             }
             Job::Discovered { discovery, result } => {
@@ -369,111 +405,8 @@ impl Actor {
                 }
             }
             Job::Audited { gvk, result } => self.audited(&gvk, result),
-            Job::Probed { client, result } => match result {
-                Ok(()) => {
-                    self.watching.move_to(Arc::new(client.clone()));
-                    self.examiner.client = client;
-                    self.reached();
-                }
-                Err(reason) => self.unreached(reason),
-            },
+            Job::Probed { number, probe } => self.probed(number, probe),
         }
-    }
-
-    fn audited(&mut self, gvk: &Gvk, result: Result<Audit, CallError>) {
-        self.auditing.remove(gvk);
-        self.schedule_audit(gvk);
-        let now = Instant::now();
-        match result {
-            Ok(audit) => {
-                self.reached();
-                for (id, news) in audit.changed {
-                    self.notice(id, news, now);
-                }
-                self.look_for_missing(gvk, &audit.listed, now);
-                self.compare_some(gvk, &audit.listed, now);
-            }
-            Err(error) if error.is_connection() => self.unreached(error.category()),
-            Err(error) => tracing::debug!(cluster = %self.name, %gvk, reason = error.category(), "audit failed"),
-        }
-    }
-
-    /// The share of a kind's objects whose turn it is to be compared in full.
-    fn compare_some(&mut self, gvk: &Gvk, listed: &HashSet<StateId>, now: Instant) {
-        let uptime = now.duration_since(self.started);
-        if uptime < FULL_AFTER {
-            return;
-        }
-        let interval = self.audit_interval(gvk).as_secs().max(1);
-        let turns = (FULL_EVERY.as_secs() / interval).max(1);
-        let turn = (uptime.as_secs() / interval) % turns;
-        for id in listed.iter().filter(|id| id.turn(turns) == turn) {
-            self.queue.push(*id, now, now);
-        }
-    }
-
-    /// A complete list does not hold these declared objects: each is read without a selector before anything is concluded.
-    pub(super) fn look_for_missing(&mut self, gvk: &Gvk, listed: &HashSet<StateId>, now: Instant) {
-        let unlisted: Vec<StateId> = self
-            .objects
-            .iter()
-            .filter(|(id, slot)| !listed.contains(*id) && slot.claimants.first().is_some_and(|(_, guarded)| *guarded.key.gvk == *gvk))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in unlisted {
-            self.queue.push(id, now, now);
-        }
-    }
-
-    /// Follows the management cluster: policies, gate, credentials.
-    fn follow(&mut self, view: &FleetView) -> Option<Ended> {
-        if !view.complete {
-            return None;
-        }
-        let Some(entry) = view.clusters.get(&self.name).filter(|_| view.guards(&self.name)) else { return Some(Ended::Released) };
-        if matches!(entry.gate, Gate::Deleting | Gate::NotInitialised) || entry.owner.uid != self.entry.owner.uid {
-            return Some(Ended::Released);
-        }
-        match &entry.credential {
-            Credential::Ready(next) => {
-                let old = match &self.entry.credential {
-                    Credential::Ready(old) => Some(old),
-                    _ => self.entry.previous.as_ref(),
-                };
-                let same = old.is_some_and(|old| old.fingerprint() == next.fingerprint());
-                if !same && !self.examiner.client.connection().swap_token(next) {
-                    match super::connect(&self.shared, next) {
-                        Ok(client) => self.probe(client),
-                        Err(reason) => self.unreached(reason),
-                    }
-                }
-            }
-            Credential::Rejected(_) => return Some(Ended::Released),
-            // The running connection goes on until the server refuses it.
-            Credential::Missing => {}
-        }
-        let policies_changed = !Arc::ptr_eq(&self.policies, &view.policies) || self.entry.labels != entry.labels;
-        let gate_changed = self.entry.gate != entry.gate;
-        self.entry = Arc::clone(entry);
-        self.policies = Arc::clone(&view.policies);
-        if policies_changed || gate_changed {
-            self.contact.paused = self.entry.gate == Gate::Paused;
-            self.policies_changed();
-        }
-        None
-    }
-
-    /// Make before break: the new credentials must lead to the same cluster before anything moves.
-    fn probe(&mut self, client: ApiClient) {
-        let uid = Arc::clone(&self.uid);
-        self.jobs.push(Box::pin(async move {
-            let result = match holdfast_fleet::discovery::cluster_uid(&client).await {
-                Ok(found) if found == uid => Ok(()),
-                Ok(_) => Err("OtherCluster"),
-                Err(error) => Err(error.category()),
-            };
-            Job::Probed { client, result }
-        }));
     }
 
     fn tick(&mut self) {
@@ -484,39 +417,14 @@ impl Actor {
         }
         if self.housekeeping_at <= now {
             self.housekeeping_at = now + HOUSEKEEPING;
-            let stale = self.watching.broken_since().is_some_and(|since| now.duration_since(since) > STALE_AFTER);
-            if stale != self.contact.stale {
-                self.contact.stale = stale;
-                self.all_dirty();
-            }
+            self.review_freshness(now);
             self.expire_listings();
             self.expire_rules();
+            // Autoscalers go out of sight with time.
+            self.permits_due = true;
         }
-    }
-
-    pub(super) fn reached(&mut self) {
-        self.failures = 0;
-        self.resume_at = None;
-        if self.contact.unreachable.take().is_some() {
-            tracing::info!(cluster = %self.name, "the cluster answers again");
-            self.all_dirty();
-        }
-    }
-
-    pub(super) fn unreached(&mut self, reason: &'static str) {
-        let now = Instant::now();
-        if self.resume_at.is_some_and(|at| at > now) {
-            return;
-        }
-        self.failures = (self.failures + 1).min(7);
-        let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 500));
-        self.resume_at = Some(now + Duration::from_millis(500) * 2_u32.pow(self.failures) + jitter);
-        if self.contact.unreachable != Some(reason) {
-            if self.contact.unreachable.is_none() {
-                tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
-            }
-            self.contact.unreachable = Some(reason);
-            self.all_dirty();
+        if std::mem::take(&mut self.permits_due) {
+            self.review_permits(now);
         }
     }
 
@@ -526,34 +434,12 @@ impl Actor {
         self.publish_cluster();
     }
 
+    /// Reports are handed in at `at` or earlier.
+    pub(super) fn flush_by(&mut self, at: Instant) {
+        self.flush_at = Some(self.flush_at.map_or(at, |before| before.min(at)));
+    }
+
     pub(super) fn flush_soon(&mut self) {
-        self.flush_at.get_or_insert_with(|| Instant::now() + GATHER);
-    }
-
-    /// Watches exactly the kinds that guarded releases declare.
-    pub(super) fn watch_kinds(&mut self) {
-        let mut wanted: BTreeMap<Gvk, Endpoint> = BTreeMap::new();
-        for (_, guarded) in self.objects.values().flat_map(|slot| &slot.claimants) {
-            let gvk = &*guarded.key.gvk;
-            if !wanted.contains_key(gvk)
-                && let Ok(endpoint) = Endpoint::new(&gvk.group, &gvk.version, &guarded.resource.plural)
-            {
-                wanted.insert(gvk.clone(), endpoint);
-            }
-        }
-        self.watching.want(&wanted);
-        self.audits.retain(|gvk, _| wanted.contains_key(gvk));
-        for gvk in wanted.keys() {
-            if !self.audits.contains_key(gvk) {
-                self.schedule_audit(gvk);
-            }
-        }
-    }
-
-    fn schedule_audit(&mut self, gvk: &Gvk) {
-        let interval = self.audit_interval(gvk);
-        // A tenth earlier or later, so that clusters and kinds spread out.
-        let jitter = 0.9 + f64::from(rand::random::<u16>()) / f64::from(u16::MAX) * 0.2;
-        self.audits.insert(gvk.clone(), Instant::now() + interval.mul_f64(jitter));
+        self.flush_by(Instant::now() + GATHER);
     }
 }

@@ -72,7 +72,8 @@ impl Book {
         }
         if sight.meta.as_ref().is_ok_and(|meta| meta.status == holdfast_helm::Status::Uninstalling) {
             self.uninstalling.insert(release.clone());
-        } else if sight.meta.as_ref().is_ok_and(|meta| meta.status.is_pending()) {
+        } else if sight.meta.as_ref().is_ok_and(|meta| meta.status.is_pending() || meta.status == holdfast_helm::Status::Deployed) {
+            // An uninstallation that was given up says nothing about a later disappearance.
             self.uninstalling.remove(&release);
         }
         self.releases.entry(release.clone()).or_default().insert(sight.secret.clone(), sight);
@@ -187,6 +188,17 @@ mod tests {
         book.put(sight(1, "uninstalling"));
         book.remove(&sight(1, "uninstalling"));
         assert_eq!(book.phase(&web()), Phase::Gone(true));
+    }
+
+    #[test]
+    fn an_uninstallation_is_not_remembered_for_ever() {
+        let mut book = Book::default();
+        book.put(sight(1, "uninstalling"));
+        book.remove(&sight(1, "uninstalling"));
+        assert_eq!(book.phase(&web()), Phase::Gone(true));
+        book.put(sight(1, "deployed"));
+        book.remove(&sight(1, "deployed"));
+        assert_eq!(book.phase(&web()), Phase::Gone(false));
     }
 
     #[test]

@@ -50,12 +50,14 @@ impl Actor {
         let now = Instant::now();
         match &update {
             Update::Live => {
-                self.watching.set_live(&key, true, now);
+                self.watching.is_live(&key);
+                // Autoscalers may be in sight again.
+                self.permits_due = true;
                 self.reached();
             }
             Update::Broken { reason } => {
                 if !matches!(reason, WatchReason::Ended | WatchReason::Moved | WatchReason::NotServed) {
-                    self.watching.set_live(&key, false, now);
+                    self.watching.is_broken(&key, *reason, now);
                 }
                 if *reason == WatchReason::NotServed {
                     self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
@@ -109,9 +111,15 @@ impl Actor {
             }
             Update::Listed(Sighting::Scaler(Some(scaler))) | Update::Changed(Sighting::Scaler(Some(scaler))) => self.scalers.put(*scaler),
             Update::Deleted(Sighting::Scaler(Some(scaler))) => self.scalers.remove(&scaler).into_iter().collect(),
-            Update::ListComplete => self.scalers.list_complete(),
+            Update::ListComplete => {
+                self.permits_due = true;
+                self.scalers.list_complete()
+            }
             _ => Vec::new(),
         };
+        if !otherwise.is_empty() {
+            self.rules_moved();
+        }
         // Bounds moved: what was yielded may be drift now, and the other way round.
         for scaler in otherwise {
             self.judge_afresh(scaler.target_id(self.cluster), now);
@@ -141,7 +149,7 @@ impl Actor {
             Update::Deleted(Sighting::Record(sight)) => self.book.remove(&sight).into_iter().collect(),
             Update::ListComplete => {
                 let touched = self.book.list_complete();
-                self.retire_unknown_reports();
+                self.review_known_reports();
                 touched
             }
             _ => Vec::new(),

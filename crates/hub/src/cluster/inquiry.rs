@@ -542,7 +542,17 @@ impl Inquiry<'_> {
             state.accepted = Some(judgement.accepted.iter().map(AcceptedPath::remembered).collect());
         }
         let asked = [&facts.oracle, &facts.create, &facts.claims, &facts.merged].into_iter().flatten().map(outcome).collect();
-        Examined { judgement, state, writer, assumed: context.writer.clone(), write, unreachable: facts.unreachable, uid, asked, stale_leave: facts.stale_leave }
+        Examined {
+            judgement,
+            state,
+            writer,
+            assumed: context.writer.clone(),
+            write,
+            unreachable: facts.unreachable,
+            uid,
+            asked,
+            stale_leave: facts.stale_leave,
+        }
     }
 }
 

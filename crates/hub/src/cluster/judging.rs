@@ -2,12 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_api::{
-    policy::{Mode, OnFailedRelease},
-    report::{Action, CorrectionRecord, Outcome, Reason, Verdict},
-};
+use holdfast_api::report::{Action, CorrectionRecord, Outcome, Reason, Verdict};
 use holdfast_engine::{
-    case::Permit,
     contest::Alternation,
     decide::{Judgement, self_conflict},
 };
@@ -16,10 +12,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    actor::Actor,
-    book::Phase,
+    actor::{Actor, UnderWay},
     guarded::Guarded,
-    inquiry::{Context, Examined, Written},
+    inquiry::{Context, Examined, Leave, Written},
+    loads::doubling,
     queue::Due,
     records::{FenceQuestion, ReleaseName},
     source::{Guardianship, Learnt, is_drift, object_ref},
@@ -27,7 +23,6 @@ use super::{
 };
 use crate::{
     events::{EventReason, Happening, Regarding},
-    fleet_view::Gate,
     policy::{Ignore, Texts},
 };
 
@@ -35,10 +30,14 @@ use crate::{
 const FIRST_RETRY: Duration = Duration::from_secs(30);
 /// Longest wait.
 const LAST_RETRY: Duration = Duration::from_hours(1);
+/// First wait before a write is tried again that met somebody else's; doubles up to [`LAST_CONFLICT`].
+const FIRST_CONFLICT: Duration = Duration::from_millis(50);
+/// Longest wait.
+const LAST_CONFLICT: Duration = Duration::from_secs(30);
 
 impl Actor {
     /// What a judgement needs; `None` where none is due now.
-    pub(super) fn prepare(&mut self, due: Due) -> Option<(ReleaseName, Arc<Guarded>, ObjectState, Context)> {
+    pub(super) fn prepare(&mut self, due: Due) -> Option<(UnderWay, ObjectState, Context)> {
         let echo = self.echoes.remove(&due.id);
         let slot = self.objects.get(&due.id)?;
         let (release, guarded) = slot.claimants.first().cloned()?;
@@ -56,14 +55,14 @@ impl Actor {
             self.judge_conflict(due.id);
             return None;
         }
-        let mut state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(Arc::clone(&guarded.key), guarded.hash));
+        let mut state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(guarded.hash));
         if self.afresh.contains(&due.id) {
             state.in_sync = None;
         } else if due.only_if_news && echo.is_some_and(|version| self.is_known_version(due.id, version)) {
             return None;
         }
         let context = Context {
-            permit: self.permit(known),
+            permit: self.permit(known, &guarded, Instant::now()),
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
             ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
             writer: known.writer().cloned(),
@@ -77,27 +76,10 @@ impl Actor {
                 name: release.name.clone(),
                 judged: revision.judged.clone(),
             }),
+            leave: Some(Leave::now(&self.leave)),
         };
-        self.afresh.remove(&due.id);
-        Some((release, guarded, state, context))
-    }
-
-    /// Whether drift of a release may be written now.
-    fn permit(&self, known: &Guardianship) -> Permit {
-        if known.guard.mode != Mode::Correct {
-            return Permit::Report(None);
-        }
-        if known.guard.suspend || self.entry.gate != Gate::Open {
-            return Permit::Report(Some(Reason::Suspended));
-        }
-        if !self.scalers.complete {
-            return Permit::Report(Some(Reason::Forbidden));
-        }
-        match &known.phase {
-            Phase::Desired(_) => Permit::Write,
-            Phase::Failed { .. } if known.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
-            _ => Permit::Report(None),
-        }
+        let afresh = self.afresh.remove(&due.id);
+        Some((UnderWay { due, release, guarded, afresh }, state, context))
     }
 
     /// Two releases declare the object: both say so, and nobody asks or writes anything.
@@ -110,25 +92,42 @@ impl Actor {
         }
     }
 
-    pub(super) fn examined(&mut self, due: Due, release: &ReleaseName, examined: Examined) {
+    pub(super) fn examined(&mut self, under: &UnderWay, mut examined: Examined) {
+        let UnderWay { due, ref release, ref guarded, afresh } = *under;
         self.queue.done(due.id);
         for outcome in &examined.asked {
             self.shared.metrics.oracle_asked(*outcome);
         }
-        let guarded = self
+        let write = examined.write.take();
+        // First of all, and whatever became of the release meanwhile: what was written is never left unsaid.
+        let record = write.as_ref().map(|write| self.say_written(release, guarded, &examined.uid, write));
+        if let Some(error) = &examined.unreachable {
+            self.unreached(error.category());
+        } else {
+            self.reached();
+        }
+        let current = self
             .objects
             .get(&due.id)
             .and_then(|slot| slot.claimants.iter().find(|(claimant, _)| claimant == release))
             .map(|(_, guarded)| Arc::clone(guarded));
-        let Some(guarded) = guarded else { return };
-        if let Some(error) = &examined.unreachable {
-            self.unreached(error.category());
-            self.queue.push(due.id, Instant::now() + FIRST_RETRY / 10, due.noticed);
-            if examined.write.is_none() {
+        let Some(guarded) = current else {
+            if let (Some(record), Some(known)) = (record, self.releases.get_mut(release)) {
+                known.wrote(record);
+                self.dirty.insert(release.clone());
+                self.flush_soon();
+            }
+            return;
+        };
+        if examined.unreachable.is_some() || examined.stale_leave {
+            if afresh {
+                self.afresh.insert(due.id);
+            }
+            let wait = if examined.stale_leave { Duration::ZERO } else { FIRST_RETRY / 10 };
+            self.queue.push(due.id, Instant::now() + wait, due.noticed);
+            if write.is_none() {
                 return;
             }
-        } else {
-            self.reached();
         }
         if guarded.hash == examined.state.desired {
             self.shared.states.put(due.id, examined.state);
@@ -137,12 +136,12 @@ impl Actor {
             self.learn_writer(release, writer);
         }
         let mut again = None;
-        if let Some(write) = examined.write {
+        if let (Some(write), Some(record)) = (write, record) {
             match write.passed {
                 Some(version) => self.passed.insert(due.id, version),
                 None => self.passed.remove(&due.id),
             };
-            again = self.wrote(due, release, &guarded, &examined.uid, write);
+            again = self.wrote(due, release, &write, record);
         }
         let judgement = &examined.judgement;
         if judgement.action == Action::Corrected && judgement.verdict == Verdict::InSync && judgement.in_sync.is_none() {
@@ -169,9 +168,33 @@ impl Actor {
         }
     }
 
-    /// Notes a write everywhere it belongs. Answers when to judge again, where the write met another one.
-    fn wrote(&mut self, due: Due, release: &ReleaseName, guarded: &Guarded, uid: &str, write: Written) -> Option<Instant> {
-        let now = self.shared.clock.now();
+    /// Says a write in log and metric.
+    fn say_written(&self, release: &ReleaseName, guarded: &Guarded, uid: &str, write: &Written) -> CorrectionRecord {
+        self.shared.metrics.corrected(&guarded.key.gvk.kind, write.outcome);
+        let record = CorrectionRecord {
+            object: object_ref(&guarded.key, uid),
+            paths: write.paths.iter().map(|(path, _)| path.to_string()).filter(|path| !path.is_empty()).collect(),
+            actor: write.actor.clone(),
+            outcome: write.outcome,
+            time: self.shared.clock.now(),
+        };
+        let policy = self.releases.get(release).and_then(|known| known.guard.policy.as_ref());
+        tracing::info!(
+            audit = "correction",
+            cluster = %self.name,
+            release = %release,
+            object = %guarded.key,
+            paths = record.paths.join(" "),
+            actor = record.actor.as_ref().map_or("", |actor| actor.manager.as_str()),
+            policy = policy.map(ToString::to_string).unwrap_or_default(),
+            outcome = record.outcome.as_str(),
+            "wrote to the workload cluster"
+        );
+        record
+    }
+
+    /// Notes a write where later judgements and the report look. Answers when to judge again, where the write met another one.
+    fn wrote(&mut self, due: Due, release: &ReleaseName, write: &Written, record: CorrectionRecord) -> Option<Instant> {
         let known = self.releases.get_mut(release)?;
         let succeeded = matches!(write.outcome, Outcome::Corrected | Outcome::Recreated);
         if succeeded {
@@ -181,31 +204,18 @@ impl Actor {
             });
             let ledger = self.ledgers.entry(due.id).or_default();
             for (path, theirs) in &write.paths {
-                ledger.record(path, *theirs, now, rule);
+                ledger.record(path, *theirs, record.time, rule);
             }
             self.shared.metrics.correction_took(due.noticed.elapsed());
         }
-        self.shared.metrics.corrected(&guarded.key.gvk.kind, write.outcome);
-        let record = CorrectionRecord {
-            object: object_ref(&guarded.key, uid),
-            paths: write.paths.iter().map(|(path, _)| path.to_string()).filter(|path| !path.is_empty()).collect(),
-            actor: write.actor,
-            outcome: write.outcome,
-            time: now,
-        };
-        tracing::info!(
-            audit = "correction",
-            cluster = %self.name,
-            release = %release,
-            object = %guarded.key,
-            paths = record.paths.join(" "),
-            actor = record.actor.as_ref().map_or("", |actor| actor.manager.as_str()),
-            policy = known.guard.policy.as_ref().map(ToString::to_string).unwrap_or_default(),
-            outcome = record.outcome.as_str(),
-            "wrote to the workload cluster"
-        );
         known.wrote(record);
-        (write.outcome == Outcome::Conflict).then(|| Instant::now() + Duration::from_millis(50))
+        if write.outcome != Outcome::Conflict {
+            return None;
+        }
+        let tries = self.retries.entry(due.id).or_default();
+        let wait = doubling(FIRST_CONFLICT, *tries, LAST_CONFLICT);
+        *tries = tries.saturating_add(1);
+        Some(Instant::now() + wait)
     }
 
     /// Takes a judgement into the report, and tells who wants to know.
@@ -294,8 +304,8 @@ impl Actor {
         };
         if waits {
             let tries = self.retries.entry(id).or_default();
-            let wait = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(*tries)).min(LAST_RETRY);
-            *tries += 1;
+            let wait = doubling(FIRST_RETRY, *tries, LAST_RETRY);
+            *tries = tries.saturating_add(1);
             self.queue.push(id, now + wait, now);
         } else {
             self.retries.remove(&id);

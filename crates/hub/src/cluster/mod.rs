@@ -2,19 +2,26 @@
 //!
 //! - [`run`] waits until the cluster may be connected to, connects, and hands over to the [`actor`].
 //! - [`actor`] owns everything known about a connected cluster and does nothing slow itself; its parts are `delivering` (watches),
-//!   `releases` (records to declared objects), `judging` (one object) and `publishing` (reports).
+//!   `releases` (records to declared objects), `judging` (one object), `permits` (what may be written), `auditing` (kinds),
+//!   `following` (the management cluster and the connection) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
-//! - `book`, `claims`, `scalers`, `queue`, `source` are plain values with rules.
+//! - `book`, `claims`, `credentials`, `health`, `loads`, `scalers`, `queue`, `source` are plain values with rules.
 
 pub mod actor;
 mod audit;
+mod auditing;
 pub mod book;
 pub mod claims;
+mod credentials;
 mod delivering;
+mod following;
 pub mod guarded;
+mod health;
 pub mod inquiry;
 mod judging;
+mod loads;
+mod permits;
 mod publishing;
 mod queue;
 pub mod records;
@@ -29,7 +36,7 @@ pub mod source;
 pub mod state;
 mod watching;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use holdfast_api::{
     condition::{Condition, Truth},
@@ -44,6 +51,7 @@ use holdfast_fleet::{
     transport::{Connection, Options},
     watch::Watches,
 };
+use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
     time::sleep,
@@ -58,7 +66,8 @@ use crate::{
     metrics::{ClusterFigures, ClusterState},
     reports::ReportKey,
 };
-use actor::{Ended, Start};
+use actor::Start;
+use credentials::Credentials;
 use sighting::Decoder;
 use state::ClusterId;
 use watching::Watching;
@@ -67,6 +76,9 @@ use watching::Watching;
 const DELIVERIES: usize = 1024;
 /// How long the tasks of a connection get to end.
 const DRAIN: Duration = Duration::from_secs(2);
+
+/// Statuses of releases by their reports.
+type Statuses = BTreeMap<ReportKey, DriftReportStatus>;
 
 /// Looks after one cluster until it leaves the fleet, or until `stop` is cancelled: then what was begun is finished.
 pub async fn run(
@@ -79,6 +91,7 @@ pub async fn run(
 ) -> Result<(), Infallible> {
     let mut backoff = Backoff::new(BackoffPolicy::WATCH);
     let mut rejected: Option<Rejection> = None;
+    let mut last = Statuses::new();
     while !stop.is_cancelled() {
         let view = Arc::clone(&fleet.borrow_and_update());
         let Some(entry) = view.clusters.get(&name).filter(|_| view.guards(&name)).cloned() else {
@@ -93,16 +106,20 @@ pub async fn run(
                 rejected = None;
                 match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
                     Err(reason) => {
-                        say(&shared, &entry, ClusterState::Unreachable, &Standing::unreachable(reason));
+                        say(&shared, &entry, &Standing::unreachable(reason), &last);
                         // Cancel-safe: a timer and a watch channel.
                         tokio::select! {
                             () = stop.cancelled() => return Ok(()),
                             () = sleep(backoff.next_delay()) => {}
-                            changed = fleet.changed() => if changed.is_err() { return Ok(()) },
+                            still_there = entry_changes(&mut fleet, &entry) => if !still_there { return Ok(()) },
                         }
                     }
                     // The view that ended the session is the one to look at next.
-                    Ok(Ended::Reconnect | Ended::Released) => backoff.reset(),
+                    Ok(None) => backoff.reset(),
+                    Ok(Some(statuses)) => {
+                        last = statuses;
+                        backoff.reset();
+                    }
                 }
             }
             Err(standing) => {
@@ -112,7 +129,7 @@ pub async fn run(
                     announce(&shared, &entry, *rejection);
                     rejected = Some(*rejection);
                 }
-                say(&shared, &entry, standing.state, &standing);
+                say(&shared, &entry, &standing, &last);
                 if !matches!(stop.run_until_cancelled(fleet.changed()).await, Some(Ok(()))) {
                     return Ok(());
                 }
@@ -120,6 +137,22 @@ pub async fn run(
         }
     }
     Ok(())
+}
+
+/// Waits until the management cluster says something else about a cluster. Answers `false` when it will say nothing any more.
+async fn entry_changes(fleet: &mut watch::Receiver<Arc<FleetView>>, entry: &Arc<ClusterEntry>) -> bool {
+    let is_other = |view: &Arc<FleetView>| view.complete && (!view.guards(&entry.name) || view.clusters.get(&entry.name) != Some(entry));
+    fleet.wait_for(is_other).await.is_ok()
+}
+
+/// Waits until a cluster is not to be connected to any more.
+async fn closes(mut fleet: watch::Receiver<Arc<FleetView>>, name: &ClusterName) {
+    let is_open = |entry: &Arc<ClusterEntry>| !matches!(entry.gate, Gate::Deleting | Gate::NotInitialised);
+    let is_closed = |view: &Arc<FleetView>| view.complete && !(view.guards(name) && view.clusters.get(name).is_some_and(is_open));
+    // A fleet that ended says nothing about a cluster; whoever ended it stops this task.
+    if fleet.wait_for(is_closed).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Prepares calls to the server of a kubeconfig.
@@ -155,21 +188,25 @@ fn admission(entry: &ClusterEntry) -> Result<Arc<Kubeconfig>, Standing> {
     }
 }
 
-/// One connection to the cluster, from the first call until it ends.
+/// One connection to the cluster, from the first call until it ends. Answers with the last statuses of its releases, if it came to any.
 #[expect(clippy::too_many_arguments, reason = "everything a connection starts with; each has its own owner")]
 async fn session(
     shared: &Arc<Shared>,
     entry: &Arc<ClusterEntry>,
     view: &FleetView,
     id: ClusterId,
-    kubeconfig: &Kubeconfig,
+    kubeconfig: &Arc<Kubeconfig>,
     fleet: &watch::Receiver<Arc<FleetView>>,
     supervisor: &Supervisor,
     stop: &CancellationToken,
-) -> Result<Ended, &'static str> {
+) -> Result<Option<Statuses>, &'static str> {
     let client = connect(shared, kubeconfig)?;
-    let Some(found) = Box::pin(stop.run_until_cancelled(find_out(&client))).await else { return Ok(Ended::Released) };
-    let (uid, discovery) = found?;
+    // Cancel-safe: nothing but reads.
+    let (uid, discovery) = tokio::select! {
+        () = stop.cancelled() => return Ok(None),
+        () = closes(fleet.clone(), &entry.name) => return Ok(None),
+        found = Box::pin(find_out(&client)) => found?,
+    };
     let (sender, deliveries) = mpsc::channel(DELIVERIES);
     let scope = supervisor.child("session");
     let decoder = Decoder::new(id, shared.states.clone());
@@ -177,6 +214,7 @@ async fn session(
     let start = Start {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
+        credentials: Credentials::new(kubeconfig.fingerprint()),
         policies: Arc::clone(&view.policies),
         cluster: id,
         uid,
@@ -186,9 +224,10 @@ async fn session(
         deliveries,
     };
     tracing::info!(cluster = %entry.name, "connected");
-    let ended = Box::pin(actor::run(start, fleet.clone(), stop)).await;
+    let last = Box::pin(actor::run(start, fleet.clone(), stop)).await;
+    tracing::info!(cluster = %entry.name, ended = last.ended.as_str(), "disconnected");
     scope.stop(DRAIN).await;
-    Ok(ended)
+    Ok(Some(last.statuses))
 }
 
 /// Which cluster it is and what it serves.
@@ -214,6 +253,18 @@ impl Standing {
         Self { state: ClusterState::Waiting, reason, message: message.to_owned(), in_sync_reason: reason, rejection: None }
     }
 
+    /// What was known, with the conditions that hold now; `Ready` and everything beside the conditions stays.
+    fn qualify(&self, mut known: DriftReportStatus, now: Timestamp) -> DriftReportStatus {
+        let condition = |kind: &str, truth, reason: &str| Condition::new(kind, truth, reason, self.message.clone(), now);
+        known.conditions.retain(|condition| condition.kind == "Ready");
+        known.conditions.extend([
+            condition("InSync", Truth::Unknown, self.in_sync_reason),
+            condition("Reachable", if self.state == ClusterState::Unreachable { Truth::False } else { Truth::Unknown }, self.reason),
+            condition("Fresh", Truth::False, "Stale"),
+        ]);
+        known
+    }
+
     fn unreachable(reason: &'static str) -> Self {
         Self {
             state: ClusterState::Unreachable,
@@ -225,17 +276,10 @@ impl Standing {
     }
 }
 
-/// Says on the cluster's own report how it stands.
-fn say(shared: &Shared, entry: &ClusterEntry, state: ClusterState, standing: &Standing) {
+/// Says on every report of a cluster how it stands: what was found before is no longer known to hold.
+fn say(shared: &Shared, entry: &ClusterEntry, standing: &Standing, last: &Statuses) {
     let now = shared.clock.now();
-    let condition = |kind: &str, truth, reason: &str| Condition::new(kind, truth, reason, standing.message.clone(), now);
-    let status = DriftReportStatus {
-        conditions: vec![
-            condition("Ready", Truth::False, standing.reason),
-            condition("InSync", Truth::Unknown, standing.in_sync_reason),
-            condition("Reachable", if state == ClusterState::Unreachable { Truth::False } else { Truth::Unknown }, standing.reason),
-            condition("Fresh", Truth::False, "Stale"),
-        ],
+    let own = DriftReportStatus {
         source: Some(Source {
             kind: SourceKind::Cluster,
             namespace: String::new(),
@@ -246,8 +290,16 @@ fn say(shared: &Shared, entry: &ClusterEntry, state: ClusterState, standing: &St
         observed_at: Some(now),
         ..DriftReportStatus::default()
     };
-    shared.metrics.set_cluster(&entry.name, ClusterFigures::new(state));
+    shared.metrics.set_cluster(&entry.name, ClusterFigures::new(standing.state));
+    let ready = Condition::new("Ready", Truth::False, standing.reason, standing.message.clone(), now);
+    let status = standing.qualify(DriftReportStatus { conditions: vec![ready], ..own }, now);
     shared.reports.publish(ReportKey::cluster(&entry.name), entry.owner.clone(), status);
+    for key in shared.reports.known(&entry.name).into_iter().filter(|key| key.source.kind == SourceKind::HelmRelease) {
+        let known = last.get(&key).cloned().or_else(|| shared.reports.stored(&key).map(|stored| DriftReportStatus::clone(&stored)));
+        if let Some(known) = known {
+            shared.reports.publish(key, entry.owner.clone(), standing.qualify(known, now));
+        }
+    }
 }
 
 /// Tells once for each rejection: Event, metric, log line.
@@ -264,5 +316,38 @@ fn announce(shared: &Shared, entry: &ClusterEntry, rejection: Rejection) {
             object: None,
             note: format!("{}: {rejection}", rejection.reason()),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_green_is_not_shown_as_green() {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut known = DriftReportStatus {
+            conditions: ["Ready", "InSync", "Reachable", "Fresh"]
+                .map(|kind| Condition::new(kind, Truth::True, "Good", "good", now))
+                .to_vec(),
+            ..DriftReportStatus::default()
+        };
+        known.summary.in_sync = 3;
+        let said = |standing: &Standing| {
+            let status = standing.qualify(known.clone(), now);
+            assert_eq!(status.summary, known.summary, "what was found stays");
+            status.conditions.into_iter().map(|condition| (condition.kind, condition.status, condition.reason)).collect::<Vec<_>>()
+        };
+        let expected = |in_sync: &str, reachable, reason: &str| {
+            vec![
+                ("Ready".to_owned(), Truth::True, "Good".to_owned()),
+                ("InSync".to_owned(), Truth::Unknown, in_sync.to_owned()),
+                ("Reachable".to_owned(), reachable, reason.to_owned()),
+                ("Fresh".to_owned(), Truth::False, "Stale".to_owned()),
+            ]
+        };
+        assert_eq!(said(&Standing::unreachable("Timeout")), expected("ClusterUnreachable", Truth::False, "Timeout"));
+        let deleting = Standing::waiting("ClusterDeleting", "the cluster is being deleted");
+        assert_eq!(said(&deleting), expected("ClusterDeleting", Truth::Unknown, "ClusterDeleting"));
     }
 }

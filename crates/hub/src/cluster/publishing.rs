@@ -1,13 +1,16 @@
 //! The actor's part about what leaves it: reports and figures.
 
+use std::collections::BTreeMap;
+
 use holdfast_api::{
     condition::{Condition, Truth},
     report::{DriftReportStatus, Source, SourceKind, Summary, Verdict},
 };
+use tokio::time::Instant;
 
 use super::{
-    actor::Actor,
-    source::{fresh, reachable},
+    actor::{Actor, Slot},
+    source::{Contact, Guardianship, fresh, reachable},
 };
 use crate::{
     fleet_view::Gate,
@@ -18,22 +21,62 @@ use crate::{
 impl Actor {
     /// Hands in the reports of the releases that changed, and the cluster's own.
     pub(super) fn flush(&mut self) {
-        let now = self.shared.clock.now();
+        let (now, instant) = (self.shared.clock.now(), Instant::now());
         for release in std::mem::take(&mut self.dirty) {
-            if let Some(known) = self.releases.get(&release) {
-                // A report that says less than the stored one would flicker while a starting hub judges its first objects.
-                if known.loaded.is_some()
-                    && !known.is_judged()
-                    && known.judgeable().is_some()
-                    && self.contact.unreachable.is_none()
-                    && self.may_judge()
-                {
-                    continue;
-                }
-                self.shared.reports.publish(self.report_key(&release), self.entry.owner.clone(), known.status(&self.contact, now));
+            let Some(known) = self.releases.get(&release) else { continue };
+            if let Some(until) = known.withheld_until(instant).filter(|_| self.contact.unreachable.is_none()) {
+                self.dirty.insert(release);
+                self.flush_by(until);
+                continue;
             }
+            let status = known.status(&self.contact_of(known), now);
+            self.shared.reports.publish(self.report_key(&release), self.entry.owner.clone(), status);
+        }
+        if !self.book.complete {
+            self.doubt_stored();
         }
         self.publish_cluster();
+    }
+
+    /// Before any release is known: what an earlier hub reported is not known to hold where nothing can be found out.
+    fn doubt_stored(&self) {
+        let reason = match (self.contact.unreachable, self.contact.stale) {
+            (Some(_), _) => "ClusterUnreachable",
+            (None, true) => "Stale",
+            (None, false) => return,
+        };
+        let now = self.shared.clock.now();
+        for key in self.shared.reports.known(&self.name).into_iter().filter(|key| key.source.kind == SourceKind::HelmRelease) {
+            let Some(stored) = self.shared.reports.stored(&key) else { continue };
+            let mut status = DriftReportStatus::clone(&stored);
+            status.conditions.retain(|condition| condition.kind == "Ready");
+            let in_sync = Condition::new("InSync", Truth::Unknown, reason, "the release records cannot be read", now);
+            status.conditions.extend([in_sync, reachable(&self.contact, now), fresh(&self.contact, now)]);
+            self.shared.reports.publish(key, self.entry.owner.clone(), status);
+        }
+    }
+
+    /// How the connection stands as far as it concerns a release.
+    fn contact_of(&self, known: &Guardianship) -> Contact {
+        let mut contact = self.contact.clone();
+        contact.stale |= !self.stale_kinds.is_empty()
+            && known
+                .loaded
+                .iter()
+                .flat_map(|loaded| &loaded.objects)
+                .any(|id| self.objects.get(id).is_some_and(|slot| self.is_stale(slot)));
+        contact
+    }
+
+    fn is_stale(&self, slot: &Slot) -> bool {
+        slot.claimants.first().is_some_and(|(_, guarded)| self.stale_kinds.contains(&*guarded.key.gvk))
+    }
+
+    /// The statuses of all releases whose objects were judged.
+    pub(super) fn statuses(&self) -> BTreeMap<ReportKey, DriftReportStatus> {
+        let now = self.shared.clock.now();
+        let judged = self.releases.iter().filter(|(_, known)| known.is_judged());
+        judged.map(|(release, known)| (self.report_key(release), known.status(&self.contact_of(known), now))).collect()
     }
 
     /// Hands in the report about the cluster itself, and the figures.
@@ -50,8 +93,11 @@ impl Actor {
             let counts = known.counts();
             add(&mut figures.objects, &counts);
             add(&mut figures.deviations, &known.deviation_counts());
-            // The order of `Verdict::ALL` is from best to worst.
-            let worst = counts.iter().rposition(|count| *count > 0).unwrap_or_default();
+            // The order of `Verdict::ALL` is from best to worst. A release that cannot be judged is not in sync, whatever it was.
+            let unknown = Verdict::ALL.iter().position(|verdict| *verdict == Verdict::Unknown);
+            let is_judged = known.judgeable().is_some() && known.load_error.is_none();
+            let worst = counts.iter().rposition(|count| *count > 0).filter(|_| is_judged);
+            let worst = worst.or(unknown.filter(|_| !is_judged)).unwrap_or_default();
             if let Some(count) = figures.releases.get_mut(worst) {
                 *count += 1;
             }
@@ -93,7 +139,8 @@ impl Actor {
             Condition::new("InSync", Truth::True, "AsDeclared", message, now)
         };
         let ready = Condition::new("Ready", Truth::True, "Connected", "the cluster is connected", now);
-        vec![ready, in_sync, reachable(&self.contact, now), fresh(&self.contact, now)]
+        let contact = Contact { stale: self.contact.stale || !self.stale_kinds.is_empty(), ..self.contact.clone() };
+        vec![ready, in_sync, reachable(&contact, now), fresh(&contact, now)]
     }
 
     /// Corrections whose interval is over leave their reports.
@@ -105,20 +152,6 @@ impl Actor {
             self.flush_soon();
         }
         self.ledgers.retain(|_, ledger| !ledger.is_settled(now));
-    }
-
-    /// Reports of releases that are gone or no longer guarded, left by an earlier hub.
-    pub(super) fn retire_unknown_reports(&self) {
-        for key in self.shared.reports.known(&self.name) {
-            if key.source.kind != SourceKind::HelmRelease {
-                continue;
-            }
-            let release = super::records::ReleaseName { namespace: key.source.namespace.clone(), name: key.source.name.clone() };
-            let guarded = self.policies.decide(&self.entry, &release.namespace, &release.name).is_some();
-            if !guarded && !self.releases.contains_key(&release) {
-                self.shared.reports.retire(&key);
-            }
-        }
     }
 }
 

@@ -30,6 +30,16 @@ pub enum LoadError {
     Record(RecordError),
 }
 
+impl LoadError {
+    /// The reason word for the `InSync` condition.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Read(_) => "Stale",
+            Self::Record(_) => "RecordInvalid",
+        }
+    }
+}
+
 /// What a revision of a release declares.
 #[derive(Clone, Debug)]
 pub struct Declared {

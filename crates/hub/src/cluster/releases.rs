@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use holdfast_api::report::SourceKind;
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::{
     call::CallError,
@@ -19,7 +20,7 @@ use super::{
     state::{ObjectState, StateId},
 };
 use crate::{
-    policy::{Ignore, PolicyName},
+    policy::{Guard, Ignore, PolicyName},
     reports::{ReportKey, SourceId},
 };
 
@@ -30,8 +31,8 @@ impl Actor {
         let guard = self.policies.decide(&self.entry, &release.namespace, &release.name);
         if let Phase::Gone(_) = phase {
             let changed = self.claims.remove(release);
-            self.requeue(changed);
-            self.load_errors.remove(release);
+            self.claims_changed(changed);
+            self.loads.forget(release);
         }
         match guard {
             None => self.release_from_guard(release, &phase),
@@ -43,16 +44,11 @@ impl Actor {
                 }
                 let held_before = self.releases.get(release).is_some_and(|known| known.judgeable().is_none());
                 if known {
-                    if let Some(guardianship) = self.releases.get_mut(release) {
-                        guardianship.guard = guard;
-                        guardianship.phase = phase;
+                    if self.releases.get_mut(release).is_some_and(|known| known.moves(guard, phase)) {
+                        self.rules_moved();
                     }
                 } else {
-                    let mut guardianship = Guardianship::new(release.clone(), guard, phase);
-                    if let Some(stored) = self.shared.reports.stored(&self.report_key(release)) {
-                        guardianship.remember(&stored);
-                    }
-                    self.releases.insert(release.clone(), guardianship);
+                    self.take_under_guard(release, guard, phase);
                 }
                 if held_before {
                     self.resume_skipped(release);
@@ -64,6 +60,39 @@ impl Actor {
         self.want_record(release);
     }
 
+    fn take_under_guard(&mut self, release: &ReleaseName, guard: Arc<Guard>, phase: Phase) {
+        let mut guardianship = Guardianship::new(release.clone(), guard, phase);
+        if let Some(stored) = self.shared.reports.stored(&self.report_key(release)) {
+            guardianship.remember(&stored);
+        }
+        self.releases.insert(release.clone(), guardianship);
+        self.permits_due = true;
+    }
+
+    /// Reports that an earlier hub left: those of releases that are guarded no more go, those of releases whose records are gone say so.
+    pub(super) fn review_known_reports(&mut self) {
+        for key in self.shared.reports.known(&self.name) {
+            if key.source.kind != SourceKind::HelmRelease {
+                continue;
+            }
+            let release = ReleaseName { namespace: key.source.namespace.clone(), name: key.source.name.clone() };
+            if self.releases.contains_key(&release) {
+                continue;
+            }
+            let guard = self.policies.decide(&self.entry, &release.namespace, &release.name);
+            match (guard, self.book.phase(&release)) {
+                (None, _) | (_, Phase::Gone(true)) => self.shared.reports.retire(&key),
+                (Some(guard), phase @ Phase::Gone(false)) => {
+                    self.take_under_guard(&release, guard, phase);
+                    self.dirty.insert(release);
+                    self.flush_soon();
+                }
+                // It is looked at like every other.
+                (Some(_), _) => {}
+            }
+        }
+    }
+
     /// The record to read next for a release, if it is not the one that was read.
     pub(super) fn wanted_record(&self, release: &ReleaseName) -> Option<RecordMeta> {
         let revision = match self.book.phase(release) {
@@ -71,8 +100,7 @@ impl Actor {
             Phase::Failed { deployed, .. } => deployed?,
             Phase::Held { .. } | Phase::Gone(_) => return None,
         };
-        let failed =
-            self.load_errors.get(release).is_some_and(|(version, uid)| *version == revision.meta.version && *uid == revision.meta.uid);
+        let failed = self.loads.is_refused(release, &revision.meta);
         let guarded = self.releases.get(release);
         let loaded = guarded.is_none_or(|guarded| guarded.loaded.as_ref().is_some_and(|loaded| loaded.revision.is_record(&revision)));
         let known = failed || (loaded && self.claims.knows(release, &revision));
@@ -80,10 +108,12 @@ impl Actor {
     }
 
     fn want_record(&mut self, release: &ReleaseName) {
-        if self.wanted_record(release).is_some() && !self.loading.contains(release) {
-            self.to_load.insert(release.clone());
-        } else {
-            self.to_load.remove(release);
+        if self.wanted_record(release).is_none() {
+            self.loads.unwant(release);
+            self.permits_due = true;
+        } else if self.loads.want(release) {
+            // What it claims is not known.
+            self.rules_moved();
         }
     }
 
@@ -97,25 +127,35 @@ impl Actor {
         };
         match result {
             Ok(declared) => {
-                self.load_errors.remove(release);
+                self.loads.succeeded(release);
                 let ids = declared.objects.iter().map(|object| StateId::of(self.cluster, &object.key)).collect();
                 let changed = self.claims.put(release, revision.clone(), ids);
                 self.install(release, revision, declared);
-                self.requeue(changed);
+                self.claims_changed(changed);
             }
-            Err(LoadError::Read(error)) if error.is_connection() => {
-                self.unreached(error.category());
-                self.to_load.insert(release.clone());
-            }
-            Err(LoadError::Read(CallError::NotFound)) => self.want_record(release),
             Err(error) => {
-                tracing::warn!(cluster = %self.name, %release, %error, "a release record cannot be used");
-                self.load_errors.insert(release.clone(), (meta.version, meta.uid.clone()));
+                let first = match &error {
+                    LoadError::Record(_) => {
+                        self.loads.refuse(release, meta);
+                        true
+                    }
+                    // Gone a moment ago: the watch on the records says what stands in its place.
+                    LoadError::Read(cause) => {
+                        if cause.is_connection() {
+                            self.unreached(cause.category());
+                        }
+                        self.loads.failed(release, Instant::now()) && *cause != CallError::NotFound
+                    }
+                };
+                if first {
+                    tracing::warn!(cluster = %self.name, %release, %error, "a release record cannot be used");
+                }
                 if let Some(guardianship) = self.releases.get_mut(release) {
                     guardianship.load_error = Some(error);
                 }
             }
         }
+        self.permits_due = true;
         self.dirty.insert(release.clone());
         self.flush_soon();
     }
@@ -141,7 +181,7 @@ impl Actor {
                 due.push(id);
             }
             if known.is_none() {
-                self.shared.states.put(id, ObjectState::new(Arc::clone(&object.key), object.hash));
+                self.shared.states.put(id, ObjectState::new(object.hash));
             }
             let object = Arc::new(object);
             let slot = self.objects.entry(id).or_insert_with(|| Slot { claimants: Vec::new() });
@@ -158,6 +198,7 @@ impl Actor {
                 self.drop_object(id, release);
             }
         }
+        guardianship.forget(&due);
         guardianship.load(Loaded {
             revision,
             prefer: declared.prefer,
@@ -190,11 +231,25 @@ impl Actor {
                 self.passed.remove(&id);
             }
             // That the object was seen with one release's metadata says nothing for the next one that claims it.
-            Some((_, next)) if was_judged_for => self.shared.states.put(id, ObjectState::new(Arc::clone(&next.key), next.hash)),
+            Some((_, next)) if was_judged_for => self.shared.states.put(id, ObjectState::new(next.hash)),
             Some(_) => return,
         }
         self.ledgers.remove(&id);
         self.retries.remove(&id);
+    }
+
+    /// Other releases claim these objects now.
+    fn claims_changed(&mut self, ids: Vec<StateId>) {
+        if ids.is_empty() {
+            return;
+        }
+        self.rules_moved();
+        let now = Instant::now();
+        for id in ids {
+            if self.objects.contains_key(&id) {
+                self.queue.push(id, now, now);
+            }
+        }
     }
 
     /// The policy no longer guards a release; its record is still read for what it claims.
@@ -209,6 +264,7 @@ impl Actor {
     /// Forgets a release and its report.
     fn let_go(&mut self, release: &ReleaseName) {
         if let Some(guardianship) = self.releases.remove(release) {
+            self.rules_moved();
             for id in guardianship.loaded.map(|loaded| loaded.objects).unwrap_or_default() {
                 self.drop_object(id, release);
             }
@@ -235,17 +291,10 @@ impl Actor {
         }
     }
 
-    fn requeue(&mut self, ids: Vec<StateId>) {
-        let now = Instant::now();
-        for id in ids {
-            if self.objects.contains_key(&id) {
-                self.queue.push(id, now, now);
-            }
-        }
-    }
-
-    /// Policies, labels or the gate changed: every release is looked at again, and every object judged under the new rules.
+    /// Policies, labels or the gate changed: every release is looked at again, and the objects of those that are guarded otherwise are
+    /// judged under the new rules.
     pub(super) fn policies_changed(&mut self) {
+        self.rules_moved();
         let releases: Vec<ReleaseName> = self.book.releases().cloned().chain(self.releases.keys().cloned()).collect();
         let before: BTreeMap<ReleaseName, _> = self.releases.iter().map(|(name, known)| (name.clone(), Arc::clone(&known.guard))).collect();
         if self.book.complete {
@@ -257,14 +306,14 @@ impl Actor {
         let ids: Vec<StateId> = self
             .releases
             .iter()
-            .filter(|(name, known)| before.get(*name).is_none_or(|old| **old != *known.guard) || gate_matters(known))
+            .filter(|(name, known)| before.get(*name).is_none_or(|old| **old != *known.guard))
             .flat_map(|(_, known)| known.loaded.iter().flat_map(|loaded| loaded.objects.iter().copied()))
             .collect();
         for id in ids {
             self.judge_afresh(id, now);
         }
-        self.audits.clear();
         self.watch_kinds();
+        self.hasten_audits();
         self.count_releases();
         self.all_dirty();
     }
@@ -295,7 +344,8 @@ impl Actor {
             .map(|(name, _)| name.clone())
             .collect();
         for release in incomplete {
-            self.claims.remove(&release);
+            let changed = self.claims.remove(&release);
+            self.claims_changed(changed);
             self.want_record(&release);
         }
         let now = Instant::now();
@@ -348,11 +398,4 @@ impl Actor {
         }
         self.shared.releases.remove(&self.name);
     }
-}
-
-/// Only drift is judged differently while a cluster is paused.
-fn gate_matters(known: &Guardianship) -> bool {
-    known.loaded.as_ref().is_some_and(|loaded| {
-        loaded.objects.iter().any(|id| known.verdict(*id).is_some_and(|verdict| verdict != holdfast_api::report::Verdict::InSync))
-    })
 }

@@ -82,7 +82,7 @@ impl ScalerSight {
 pub struct Scalers {
     known: HashMap<(String, String), ScalerSight>,
     listed: Option<Vec<(String, String)>>,
-    /// The first list is complete: before, no write may happen, since any object could be scaled.
+    /// The first list is complete: before, nothing that can be scaled is written, since anything could be.
     pub complete: bool,
 }
 

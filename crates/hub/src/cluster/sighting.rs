@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_engine::object::{Gvk, ObjectKey};
+use holdfast_engine::object::Gvk;
 use holdfast_fleet::{
     call::Endpoint,
     meta::{Meta, MetaError},
@@ -34,8 +34,6 @@ pub enum Sighting {
     Object {
         /// Which.
         id: StateId,
-        /// Its key.
-        key: Arc<ObjectKey>,
         /// What changed.
         news: News,
         /// Its version.
@@ -114,7 +112,7 @@ impl Decoder {
     pub fn object(&self, gvk: &Gvk, meta: &Meta<'_>) -> Sighting {
         let id = StateId::new(self.cluster, &gvk.group, &gvk.kind, meta.namespace.as_deref(), &meta.name);
         match self.states.look(id, gvk, meta) {
-            Some((key, news)) => Sighting::Object { id, key, news, version: version_of(meta) },
+            Some(news) => Sighting::Object { id, news, version: version_of(meta) },
             None => Sighting::Stranger,
         }
     }

@@ -1,8 +1,9 @@
 //! One guarded release: what is known of its objects, and the report that follows from it.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 
 use holdfast_api::{
@@ -19,14 +20,19 @@ use holdfast_engine::{
     object::ObjectKey,
 };
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::{
     book::{Phase, Revision},
+    permits::Permits,
     records::ReleaseName,
     release::LoadError,
     state::StateId,
 };
 use crate::policy::Guard;
+
+/// A report waits this long for the first judgements of its objects.
+const JUDGED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A release under guard.
 #[derive(Debug)]
@@ -50,6 +56,10 @@ pub struct Guardianship {
     last_drift_at: Option<Timestamp>,
     last_correction_at: Option<Timestamp>,
     was_not_empty: bool,
+    /// What may be written.
+    pub permits: Permits,
+    /// When it was taken under guard, or its desired revision changed.
+    since: Instant,
 }
 
 /// How a release writes, as one of its objects tells.
@@ -97,7 +107,7 @@ pub struct Contact {
 }
 
 impl Guardianship {
-    /// A release that was just taken under guard.
+    /// A release that is taken under guard now.
     pub fn new(name: ReleaseName, guard: Arc<Guard>, phase: Phase) -> Self {
         Self {
             name,
@@ -114,6 +124,8 @@ impl Guardianship {
             last_drift_at: None,
             last_correction_at: None,
             was_not_empty: false,
+            permits: Permits::default(),
+            since: Instant::now(),
         }
     }
 
@@ -122,6 +134,22 @@ impl Guardianship {
         self.corrections = stored.corrections.iter().cloned().collect();
         self.last_drift_at = stored.last_drift_at;
         self.last_correction_at = stored.last_correction_at;
+    }
+
+    /// Takes in the policy's word and where the release stands. Answers whether that is news.
+    pub fn moves(&mut self, guard: Arc<Guard>, phase: Phase) -> bool {
+        let is_news = self.phase != phase || *self.guard != *guard;
+        let before = self.judgeable().cloned();
+        (self.guard, self.phase) = (guard, phase);
+        let same = match (&before, self.judgeable()) {
+            (Some(before), Some(revision)) => before.is_record(revision),
+            (None, Some(_)) => false,
+            (_, None) => true,
+        };
+        if !same {
+            self.since = Instant::now();
+        }
+        is_news
     }
 
     /// The revision that may be judged now, whether it may be corrected towards or not.
@@ -147,9 +175,21 @@ impl Guardianship {
         is_news
     }
 
+    /// Forgets what was found of objects that are declared otherwise now: it says nothing about the new revision.
+    pub fn forget(&mut self, changed: &[StateId]) {
+        for id in changed {
+            self.findings.remove(id);
+            self.verdicts.remove(id);
+            self.deviations.remove(id);
+            self.normalized.remove(id);
+        }
+    }
+
     /// Takes over what a revision declares; forgets objects it no longer does.
     pub fn load(&mut self, loaded: Loaded) {
-        let keep = |id: &StateId| loaded.objects.contains(id);
+        let declared: HashSet<StateId> = loaded.objects.iter().copied().collect();
+        let keep = |id: &StateId| declared.contains(id);
+        self.since = Instant::now();
         self.findings.retain(|id, _| keep(id));
         self.verdicts.retain(|id, _| keep(id));
         self.deviations.retain(|id, _| keep(id));
@@ -268,9 +308,19 @@ impl Guardianship {
         self.findings.iter().filter(|(_, listed)| listed.finding.reason == reason).map(|(id, _)| *id).collect()
     }
 
-    /// Whether every object has been judged.
+    /// Until when its report waits for its objects to be judged; `None` where it does not. One that says less than the stored one would
+    /// flicker, and one that waits for ever would be wrong.
+    pub fn withheld_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.since + JUDGED_WITHIN;
+        (until > now && self.judgeable().is_some() && self.load_error.is_none() && !self.is_judged()).then_some(until)
+    }
+
+    /// Whether every object of the revision that counts has been judged.
     pub fn is_judged(&self) -> bool {
-        self.loaded.as_ref().is_some_and(|loaded| loaded.objects.iter().all(|id| self.verdicts.contains_key(id)))
+        self.loaded.as_ref().is_some_and(|loaded| {
+            self.judgeable().is_none_or(|revision| loaded.revision.is_record(revision))
+                && loaded.objects.iter().all(|id| self.verdicts.contains_key(id))
+        })
     }
 
     /// Objects by verdict, in the order of [`Verdict::ALL`].
@@ -401,7 +451,7 @@ impl Guardianship {
             Phase::Desired(_) | Phase::Failed { .. } => {}
         }
         if let Some(error) = &self.load_error {
-            return unknown("RecordInvalid", error.to_string());
+            return unknown(error.reason(), error.to_string());
         }
         if summary.objects == 0 && self.was_not_empty {
             return unknown("DesiredEmpty", "the revision declares nothing, an earlier one did".to_owned());
@@ -484,4 +534,67 @@ pub fn keyed(key: &[u8], digest: Digest) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_helm::{Judged, RecordMeta, Status};
+
+    use super::*;
+    use crate::cluster::state::ClusterId;
+
+    fn revision(version: u64) -> Revision {
+        let meta = RecordMeta {
+            secret_name: format!("v{version}"),
+            name: "web".into(),
+            namespace: "t".into(),
+            version,
+            status: Status::Deployed,
+            uid: format!("u{version}"),
+            resource_version: "1".into(),
+            created: None,
+            modified: None,
+        };
+        Revision { judged: Judged { version, uid: meta.uid.clone(), newest: version }, meta, deployed_at: None }
+    }
+
+    fn loaded(version: u64, objects: &[StateId]) -> Loaded {
+        Loaded {
+            revision: revision(version),
+            prefer: Operation::Apply,
+            objects: objects.to_vec(),
+            problems: Vec::new(),
+            incomplete: false,
+            hash: String::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_verdict_of_one_revision_counts_for_the_next() {
+        let id = |name| StateId::new(ClusterId(0), "", "ConfigMap", Some("t"), name);
+        let key = ObjectKey::new(Arc::new(holdfast_engine::object::Gvk::new("v1", "ConfigMap")), Some("t"), "x");
+        let (same, changed) = (id("same"), id("changed"));
+        let name = ReleaseName { namespace: "t".into(), name: "web".into() };
+        let guard = Arc::new(Guard::default_warn());
+        let mut web = Guardianship::new(name, Arc::clone(&guard), Phase::Desired(revision(1)));
+        assert!(web.withheld_until(Instant::now()).is_some(), "the stored report stays until its objects are judged");
+        web.load(loaded(1, &[same, changed]));
+        let in_sync = Judgement::unchanged(Digest::of_bytes(b"x"));
+        for id in [same, changed] {
+            web.judged(id, &key, "", &in_sync, Timestamp::UNIX_EPOCH);
+        }
+        assert!(web.is_judged() && web.withheld_until(Instant::now()).is_none());
+
+        tokio::time::advance(Duration::from_hours(1)).await;
+        assert!(web.moves(guard, Phase::Desired(revision(2))));
+        assert!(!web.is_judged() && web.withheld_until(Instant::now()).is_some(), "its record is not read yet");
+        web.forget(&[changed]);
+        web.load(loaded(2, &[same, changed]));
+        assert_eq!((web.verdict(same), web.verdict(changed)), (Some(Verdict::InSync), None));
+        let until = web.withheld_until(Instant::now());
+        assert_eq!(until, Some(Instant::now() + JUDGED_WITHIN));
+        tokio::time::advance(JUDGED_WITHIN).await;
+        assert_eq!(web.withheld_until(Instant::now()), None, "at the latest");
+        assert_eq!((web.summary().in_sync, web.summary().unknown), (1, 1));
+    }
 }

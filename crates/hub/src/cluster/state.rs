@@ -56,8 +56,6 @@ pub struct ClusterId(pub u32);
 /// What is remembered of one object.
 #[derive(Clone, Debug)]
 pub struct ObjectState {
-    /// Its key.
-    pub key: Arc<ObjectKey>,
     /// Digest of the declared object the rest was judged against.
     pub desired: Digest,
     /// The live object as last judged or explained; `None` before the first judgement and while it is missing.
@@ -78,8 +76,8 @@ pub struct ObjectState {
 
 impl ObjectState {
     /// Nothing known but what is declared.
-    pub fn new(key: Arc<ObjectKey>, desired: Digest) -> Self {
-        Self { key, desired, sight: None, owned: None, in_sync: None, accepted: None, seen: false, vouched: false, owed: None }
+    pub fn new(desired: Digest) -> Self {
+        Self { desired, sight: None, owned: None, in_sync: None, accepted: None, seen: false, vouched: false, owed: None }
     }
 
     /// Forgets what was accepted: another revision or another incarnation proves nothing about this one. That the object was seen with
@@ -100,15 +98,9 @@ impl ObjectState {
         self.accepted.as_ref().map(|accepted| Baseline { in_sync: self.in_sync, accepted: accepted.clone() })
     }
 
-    /// Bytes of hash state: the entry, its id, its share of the key and its accepted differences. Owned sets are shared by all objects
-    /// of one shape and counted by [`States`] once.
+    /// Bytes of hash state: the entry, its id and its accepted differences. Owned sets are shared by all objects of one shape.
     fn bytes(&self) -> usize {
-        let names = self.key.name.len() + self.key.namespace.as_ref().map_or(0, |namespace| namespace.len());
-        size_of::<StateId>()
-            + size_of::<Self>()
-            + size_of::<ObjectKey>()
-            + names
-            + self.accepted.as_ref().map_or(0, |accepted| size_of_val::<[Accepted]>(accepted))
+        size_of::<StateId>() + size_of::<Self>() + self.accepted.as_ref().map_or(0, |accepted| size_of_val::<[Accepted]>(accepted))
     }
 }
 
@@ -148,20 +140,18 @@ impl States {
 
     /// What a received object's metadata means for the object `id`; `None` where it is not guarded. An object that is as last judged, or
     /// whose change is explained by writes beside its owned paths, is noted here and needs nothing more.
-    pub fn look(&self, id: StateId, gvk: &Gvk, meta: &Meta<'_>) -> Option<(Arc<ObjectKey>, News)> {
+    pub fn look(&self, id: StateId, gvk: &Gvk, meta: &Meta<'_>) -> Option<News> {
         let mut state = self.shared.objects.get_mut(&id)?;
-        let key = Arc::clone(&state.key);
-        let Some(known) = state.sight else { return Some((key, News::Changed)) };
-        let Some(owned) = state.owned.clone() else { return Some((key, News::Changed)) };
+        let (Some(known), Some(owned)) = (state.sight, state.owned.clone()) else { return Some(News::Changed) };
         if known.is_version(meta) {
-            return Some((key, News::Known));
+            return Some(News::Known);
         }
         let now = Sight::of(meta, &owned, gvk);
         let news = known.news(&now, gvk);
         if news != News::Changed {
             state.sight = Some(now);
         }
-        Some((key, news))
+        Some(news)
     }
 
     /// Whether the object was last judged at this version.
@@ -199,13 +189,13 @@ mod tests {
         let states = States::default();
         let gvk = Arc::new(Gvk::new("apps/v1", "Deployment"));
         for number in 0..1000 {
-            let key = Arc::new(ObjectKey::new(Arc::clone(&gvk), Some("production"), &format!("deployment-{number:04}")));
-            let mut state = ObjectState::new(Arc::clone(&key), Digest::of_bytes(b"d"));
+            let key = ObjectKey::new(Arc::clone(&gvk), Some("production"), &format!("deployment-{number:04}"));
+            let mut state = ObjectState::new(Digest::of_bytes(b"d"));
             state.accepted = Some(Box::from([]));
             states.put(StateId::of(ClusterId(1), &key), state);
         }
         let each = states.bytes() / states.len();
-        assert!(each <= 256, "{each} bytes an object");
+        assert!(each <= 200, "{each} bytes an object");
         for number in 0..1000 {
             let key = ObjectKey::new(Arc::clone(&gvk), Some("production"), &format!("deployment-{number:04}"));
             states.remove(StateId::of(ClusterId(1), &key));

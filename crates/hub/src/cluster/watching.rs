@@ -3,17 +3,19 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::{
     call::{ApiClient, Endpoint},
     discovery::{Catalog, Lookup},
-    watch::{Lease, WatchKey, Watches},
+    watch::{Lease, Reason, WatchKey, Watches},
 };
 use tokio::time::Instant;
 
 use super::{
+    health::Health,
     records::{RECORD_FIELDS, RECORD_LABELS},
     sighting::{Decoder, HELM_LABELS, Watched},
     state::StateId,
@@ -27,7 +29,7 @@ pub struct Watching {
     fixed: Vec<Lease>,
     kinds: BTreeMap<Gvk, Kind>,
     has_scalers: bool,
-    health: HashMap<Arc<WatchKey>, Option<Instant>>,
+    health: HashMap<Arc<WatchKey>, Health>,
 }
 
 /// The watch of one kind.
@@ -111,19 +113,53 @@ impl Watching {
         self.kinds.get_mut(gvk)?.listed.take()
     }
 
-    /// A watch is live, or broken since `now`.
-    pub fn set_live(&mut self, key: &Arc<WatchKey>, live: bool, now: Instant) {
-        let since = self.health.entry(Arc::clone(key)).or_insert(None);
-        if live {
-            *since = None;
-        } else {
-            since.get_or_insert(now);
+    /// A watch is live.
+    pub fn is_live(&mut self, key: &Arc<WatchKey>) {
+        self.health.entry(Arc::clone(key)).or_default().live();
+    }
+
+    /// A watch is broken.
+    pub fn is_broken(&mut self, key: &Arc<WatchKey>, reason: Reason, now: Instant) {
+        self.health.entry(Arc::clone(key)).or_default().broken(reason, now);
+    }
+
+    /// A kind was audited.
+    pub fn audited(&mut self, gvk: &Gvk, now: Instant) {
+        if let Some(kind) = self.kinds.get(gvk) {
+            self.health.entry(Arc::clone(kind.lease.key())).or_default().audited(now);
         }
     }
 
-    /// Since when the longest broken watch has been broken.
-    pub fn broken_since(&self) -> Option<Instant> {
-        self.health.values().flatten().min().copied()
+    /// Whether any watch is broken, for however short.
+    pub fn any_broken(&self) -> bool {
+        self.health.values().any(Health::is_broken)
+    }
+
+    /// Whether nothing backs what is known of a kind's objects.
+    pub fn is_kind_stale(&self, gvk: &Gvk, interval: Duration, now: Instant) -> bool {
+        self.kinds.get(gvk).and_then(|kind| self.health.get(kind.lease.key())).is_some_and(|health| health.is_stale(interval, now))
+    }
+
+    /// Whether nothing backs what is known of the releases: their records are not watched.
+    pub fn is_stale(&self, now: Instant) -> bool {
+        self.fixed_health(&Watched::Records).is_some_and(|health| health.is_broken_longer(now))
+    }
+
+    /// Whether autoscalers are in sight; always where the cluster has none.
+    pub fn sees_scalers(&self, now: Instant) -> bool {
+        !self.has_scalers || self.fixed_health(&Watched::Scalers).is_some_and(|health| health.is_recent(now))
+    }
+
+    /// Whether autoscalers may not be watched.
+    pub fn may_not_see_scalers(&self) -> bool {
+        self.fixed_health(&Watched::Scalers).is_some_and(Health::is_forbidden)
+    }
+
+    fn fixed_health(&self, watched: &Watched) -> Option<&Health> {
+        let is_it = |lease: &&Lease| {
+            self.decoder.watched(lease.key()).is_some_and(|found| std::mem::discriminant(&found) == std::mem::discriminant(watched))
+        };
+        self.health.get(self.fixed.iter().find(is_it)?.key())
     }
 
     /// Kinds watched.
@@ -134,6 +170,11 @@ impl Watching {
     /// Goes on over another connection to the same cluster.
     pub fn move_to(&self, client: Arc<ApiClient>) {
         self.watches.replace_source(client);
+    }
+
+    /// Lets watches that wait after a failure try again now: there is a new token.
+    pub fn retry_now(&self) {
+        self.watches.retry_now();
     }
 
     /// The decoder.

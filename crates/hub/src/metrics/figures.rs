@@ -89,12 +89,13 @@ impl Figures {
         self.clusters.remove(cluster);
     }
 
-    /// The sums; the state of the sum means nothing.
+    /// The sums; the state of the sum means nothing. What was last seen of a cluster that cannot be seen is no verdict of now: its
+    /// releases and objects count as `Unknown`.
     pub(super) fn total(&self) -> ClusterFigures {
         let mut total = ClusterFigures::new(ClusterState::Connected);
         for figures in self.clusters.values() {
-            add(&mut total.releases, &figures.releases);
-            add(&mut total.objects, &figures.objects);
+            add(&mut total.releases, &seen(figures.state, figures.releases));
+            add(&mut total.objects, &seen(figures.state, figures.objects));
             add(&mut total.deviations, &figures.deviations);
             total.contested_paths += figures.contested_paths;
             total.queue_depth += figures.queue_depth;
@@ -110,6 +111,15 @@ impl Figures {
     pub(super) fn up(&self) -> impl Iterator<Item = (&ClusterName, bool)> {
         self.clusters.iter().map(|(cluster, figures)| (cluster, figures.state.is_up()))
     }
+}
+
+/// Counts by verdict, all of them `Unknown` unless the cluster is connected.
+fn seen(state: ClusterState, counts: [u64; Verdict::ALL.len()]) -> [u64; Verdict::ALL.len()] {
+    if state.is_up() {
+        return counts;
+    }
+    let all = counts.iter().sum();
+    Verdict::ALL.map(|verdict| if verdict == Verdict::Unknown { all } else { 0 })
 }
 
 fn add<const N: usize>(total: &mut [u64; N], more: &[u64; N]) {

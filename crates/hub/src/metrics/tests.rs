@@ -52,6 +52,31 @@ fn a_cluster_takes_its_numbers_with_it() {
 }
 
 #[test]
+fn nothing_of_a_cluster_that_cannot_be_seen_is_in_sync() {
+    let metrics = metrics();
+    let of = |in_sync, drifted| {
+        Verdict::ALL.map(|verdict| match verdict {
+            Verdict::InSync => in_sync,
+            Verdict::Drifted => drifted,
+            _ => 0,
+        })
+    };
+    let count = |gauge: &str, verdict: Verdict| {
+        let series = format!("holdfast_{gauge}{{verdict=\"{}\"}} ", verdict.as_str());
+        metrics.page().lines().find_map(|line| line.strip_prefix(&series).map(str::to_owned)).unwrap()
+    };
+    for state in ClusterState::ALL {
+        let figures = ClusterFigures { releases: of(3, 1), objects: of(40, 2), ..ClusterFigures::new(state) };
+        metrics.set_cluster(&ClusterName::new("fleet", "one"), figures);
+        let seen = matches!(state, ClusterState::Connected | ClusterState::Paused);
+        for (gauge, as_seen, all) in [("releases", ["3", "1", "0"], "4"), ("objects", ["40", "2", "0"], "42")] {
+            let shown = [Verdict::InSync, Verdict::Drifted, Verdict::Unknown].map(|verdict| count(gauge, verdict));
+            assert_eq!(shown, if seen { as_seen } else { ["0", "0", all] }, "{gauge} {state:?}");
+        }
+    }
+}
+
+#[test]
 fn invented_kinds_share_one_series() {
     let metrics = metrics();
     for number in 0..MAX_KINDS + 50 {

@@ -156,14 +156,7 @@ impl Policy {
             contest: contest(spec.contest)?,
         };
         let trusted = Guard { trust: true, ..plain.clone() };
-        Ok(Self {
-            name,
-            priority: spec.priority,
-            clusters,
-            releases,
-            plain: Arc::new(plain),
-            trusted: Arc::new(trusted),
-        })
+        Ok(Self { name, priority: spec.priority, clusters, releases, plain: Arc::new(plain), trusted: Arc::new(trusted) })
     }
 
     /// What is left of a policy that does not compile: what it selects is reported and never corrected, at its own priority. Leaving it

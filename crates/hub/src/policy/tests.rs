@@ -172,7 +172,7 @@ fn what_an_invalid_policy_selects_is_only_reported() {
             assert_eq!((guard.mode, guard.policy.as_ref()), (mode, Some(&PolicyName::new("fleet", policy))), "{what}");
         }
         // Deleted, it is gone; and another namespace's clusters were never its business.
-        let without = set(&[base.clone()], DefaultMode::Off);
+        let without = set(std::slice::from_ref(&base), DefaultMode::Off);
         assert_eq!(without.decide(&prod, "shop", "web").unwrap().mode, Mode::Correct);
         let alone = set(&[("fleet", "broken", broken)], DefaultMode::Off);
         assert!(alone.selects(&prod) && !alone.selects(&cluster("other", &[("env", "prod")])), "{what}");

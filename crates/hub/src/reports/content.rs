@@ -35,17 +35,56 @@ impl Content {
     }
 }
 
-/// Whether two statuses say the same: times at which it was said do not count.
+/// Whether two statuses say the same: times at which it was said do not count, nor does the hash of what one revision declares, whose key
+/// changes with every start.
 pub fn same(stored: &DriftReportStatus, wanted: &DriftReportStatus) -> bool {
     settled(stored, wanted.clone()) == *stored
 }
 
-/// `wanted` with the times of `stored` where nothing but the time differs.
+/// `wanted` with the times of `stored` where nothing but the time differs, and its hash where nothing but that differs either.
 pub fn settled(stored: &DriftReportStatus, mut wanted: DriftReportStatus) -> DriftReportStatus {
     keep_transition_times(&stored.conditions, &mut wanted.conditions);
-    let observed_at = std::mem::replace(&mut wanted.observed_at, stored.observed_at);
+    let (observed_at, source) = (wanted.observed_at, wanted.source.clone());
+    wanted.observed_at = stored.observed_at;
+    if let (Some(wanted), Some(stored)) = (&mut wanted.source, &stored.source)
+        && wanted.revision == stored.revision
+    {
+        wanted.desired_hash.clone_from(&stored.desired_hash);
+    }
     if wanted != *stored {
         wanted.observed_at = observed_at;
+        wanted.source = source;
     }
     wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_api::report::{Source, SourceKind};
+
+    use super::*;
+
+    fn status(revision: i64, hash: &str, in_sync: u64) -> DriftReportStatus {
+        let mut status = DriftReportStatus {
+            source: Some(Source {
+                kind: SourceKind::HelmRelease,
+                namespace: "t".into(),
+                name: "web".into(),
+                revision: Some(revision),
+                desired_hash: Some(hash.into()),
+            }),
+            ..DriftReportStatus::default()
+        };
+        status.summary.in_sync = in_sync;
+        status
+    }
+
+    #[test]
+    fn a_hash_by_another_key_is_no_news() {
+        let stored = status(1, "old", 3);
+        assert!(same(&stored, &status(1, "new", 3)));
+        assert!(!same(&stored, &status(2, "new", 3)), "another revision");
+        assert!(!same(&stored, &status(1, "new", 2)));
+        assert_eq!(settled(&stored, status(1, "new", 2)), status(1, "new", 2), "what is written is written as it is now");
+    }
 }

@@ -33,6 +33,9 @@ pub struct Arguments {
     /// Leave everything running at the end, and say how to look around.
     #[arg(long)]
     keep: bool,
+    /// Show this program instead of building one.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
 }
 
 /// Runs the demo until it ends or is interrupted.
@@ -57,7 +60,10 @@ async fn demo(arguments: &Arguments) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let mut terminal = Terminal::new();
     terminal.title("Holdfast: what was deployed stays as it was declared");
-    let program = terminal.work("build", "the program holdfast", hub::build(Profile::Dev)).await?;
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => terminal.work("build", "the program holdfast", hub::build(Profile::Dev)).await?,
+    };
     let clusters = "management, east and west: kube-apiserver and etcd on 127.0.0.1";
     let fleet = terminal.work("clusters", clusters, Box::pin(Fleet::start(&[EAST, WEST]))).await?;
     let ended = play(&mut terminal, &fleet, &program, &folder, arguments.keep).await;

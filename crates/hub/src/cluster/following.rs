@@ -1,0 +1,139 @@
+//! The actor's part about what leads it: the management cluster's word, the credentials, and whether the cluster answers.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use holdfast_fleet::{call::ApiClient, kubeconfig::Kubeconfig};
+use tokio::time::Instant;
+
+use super::actor::{Actor, Ended, Job};
+use crate::fleet_view::{Credential, FleetView, Gate};
+
+/// What a probe of other credentials found.
+pub(super) enum Probe {
+    /// The same cluster, to be talked to over this connection.
+    Same(ApiClient),
+    /// Another cluster: nothing that is known here is about it.
+    Other,
+    /// Nothing yet.
+    Failed(&'static str),
+}
+
+impl Actor {
+    /// What a write depends on changed: writes that were decided on before are not sent, and what was only reported is looked at again.
+    pub(super) fn rules_moved(&mut self) {
+        self.leave.fetch_add(1, Ordering::AcqRel);
+        self.permits_due = true;
+    }
+
+    /// Follows the management cluster: policies, gate, credentials.
+    pub(super) fn follow(&mut self, view: &FleetView) -> Option<Ended> {
+        if !view.complete {
+            return None;
+        }
+        let Some(entry) = view.clusters.get(&self.name).filter(|_| view.guards(&self.name)) else { return Some(Ended::Released) };
+        if matches!(entry.gate, Gate::Deleting | Gate::NotInitialised) || entry.owner.uid != self.entry.owner.uid {
+            return Some(Ended::Released);
+        }
+        match &entry.credential {
+            Credential::Ready(next) => self.offered(next),
+            Credential::Rejected(_) => return Some(Ended::Released),
+            // The running connection goes on until the server refuses it.
+            Credential::Missing => {}
+        }
+        let policies_changed = !Arc::ptr_eq(&self.policies, &view.policies) || self.entry.labels != entry.labels;
+        let gate_changed = self.entry.gate != entry.gate;
+        self.entry = Arc::clone(entry);
+        self.policies = Arc::clone(&view.policies);
+        if policies_changed || gate_changed {
+            self.contact.paused = self.entry.gate == Gate::Paused;
+            self.policies_changed();
+        }
+        None
+    }
+
+    /// The Secret holds these credentials now. A new token goes into the running connection; anything else may lead elsewhere.
+    fn offered(&mut self, next: &Arc<Kubeconfig>) {
+        let before = self.credentials.is_unresolved();
+        if self.credentials.is_news(next.fingerprint()) {
+            if self.examiner.client.connection().swap_token(next) {
+                self.credentials.taken(next.fingerprint());
+                self.watching.retry_now();
+            } else {
+                self.credentials.try_out(Arc::clone(next), next.fingerprint(), Instant::now());
+            }
+            self.rules_moved();
+        } else if before != self.credentials.is_unresolved() {
+            self.rules_moved();
+        }
+    }
+
+    /// Make before break: other credentials must lead to the same cluster before anything moves.
+    pub(super) fn probe(&mut self, now: Instant) {
+        let Some((number, next)) = self.credentials.due(now) else { return };
+        let (shared, uid) = (Arc::clone(&self.shared), Arc::clone(&self.uid));
+        self.jobs.push(Box::pin(async move {
+            let probe = match super::connect(&shared, &next) {
+                Err(reason) => Probe::Failed(reason),
+                Ok(client) => match holdfast_fleet::discovery::cluster_uid(&client).await {
+                    Ok(found) if found == uid => Probe::Same(client),
+                    Ok(_) => Probe::Other,
+                    Err(error) => Probe::Failed(error.category()),
+                },
+            };
+            Job::Probed { number, probe }
+        }));
+    }
+
+    pub(super) fn probed(&mut self, number: u64, probe: Probe) {
+        match probe {
+            Probe::Same(client) => {
+                if self.credentials.passed(number) {
+                    self.watching.move_to(Arc::new(client.clone()));
+                    self.examiner.client = client;
+                    self.reached();
+                    self.rules_moved();
+                }
+            }
+            Probe::Other => {
+                if self.credentials.is_current(number) {
+                    tracing::warn!(cluster = %self.name, "the kubeconfig leads to another cluster now");
+                    self.ended = Some(Ended::Reconnect);
+                }
+            }
+            Probe::Failed(reason) => {
+                if self.credentials.failed(number, Instant::now()) {
+                    tracing::warn!(cluster = %self.name, reason, "the new kubeconfig leads nowhere; going on with the old one, without writes");
+                }
+            }
+        }
+    }
+
+    pub(super) fn reached(&mut self) {
+        self.failures = 0;
+        self.resume_at = None;
+        if self.contact.unreachable.take().is_some() {
+            tracing::info!(cluster = %self.name, "the cluster answers again");
+            self.all_dirty();
+        }
+    }
+
+    pub(super) fn unreached(&mut self, reason: &'static str) {
+        let now = Instant::now();
+        if self.resume_at.is_some_and(|at| at > now) {
+            return;
+        }
+        self.failures = (self.failures + 1).min(7);
+        let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 500));
+        self.resume_at = Some(now + Duration::from_millis(500) * 2_u32.pow(self.failures) + jitter);
+        if self.contact.unreachable != Some(reason) {
+            if self.contact.unreachable.is_none() {
+                tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
+            }
+            self.contact.unreachable = Some(reason);
+            self.all_dirty();
+        }
+    }
+}
