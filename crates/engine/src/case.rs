@@ -166,7 +166,8 @@ impl Case<'_> {
     pub fn takes_the_records_word(&self) -> bool {
         let key = &self.desired.key;
         let own_namespace = self.desired.release.as_ref().map(|release| release.namespace.as_str());
-        let is_harmless = key.gvk.group != "rbac.authorization.k8s.io" && key.namespace.is_some() && key.namespace.as_deref() == own_namespace;
+        let is_harmless =
+            key.gvk.group != "rbac.authorization.k8s.io" && key.namespace.is_some() && key.namespace.as_deref() == own_namespace;
         self.trusted || is_harmless
     }
 

@@ -167,18 +167,23 @@ impl<'a> Sorter<'a> {
         path.insert_path(&difference.path);
         let (ours, others): (Vec<&Entry>, Vec<&Entry>) =
             self.entries.iter().filter(|entry| entry.fields.intersects(&path)).partition(is_release);
-        // An entry that lost the last item of a list keeps the bare list, which says nothing about the items.
-        let is_gone_but_held = !difference.live.is_there() && ours.iter().any(|entry| entry.fields.node(&difference.path).is_some());
-        match (difference.live.is_there(), ours.is_empty(), others.is_empty()) {
-            (false, ..) if is_gone_but_held => admission("gone, yet the release still holds it"),
-            (true, _, false) => Sorted::Drifted(None),
-            // What is not there and nobody holds may have been taken away, or never have been there: a forged revision can declare it.
-            (false, ..) if self.case.vouched || self.case.takes_the_records_word() => Sorted::Drifted(None),
-            (false, ..) => Sorted::Unverified(Reason::Unverified),
-            (true, false, true) if ours.iter().all(|entry| not_after(entry.time, self.case.deployed_at)) => {
+        if !difference.live.is_there() {
+            // An entry that lost the last item of a list keeps the bare list, which says nothing about the items.
+            return if ours.iter().any(|entry| entry.fields.node(&difference.path).is_some()) {
+                admission("gone, yet the release still holds it")
+            } else if self.case.vouched || self.case.takes_the_records_word() {
+                Sorted::Drifted(None)
+            } else {
+                // It may never have been there: a forged revision can declare it.
+                Sorted::Unverified(Reason::Unverified)
+            };
+        }
+        match (ours.is_empty(), others.is_empty()) {
+            (_, false) => Sorted::Drifted(None),
+            (false, true) if ours.iter().all(|entry| not_after(entry.time, self.case.deployed_at)) => {
                 admission("it was there when the release was deployed")
             }
-            (true, _, true) => Sorted::Unverified(Reason::Unverified),
+            (_, true) => Sorted::Unverified(Reason::Unverified),
         }
     }
 

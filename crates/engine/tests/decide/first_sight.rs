@@ -275,7 +275,8 @@ fn a_sibling_is_healed_beside_the_unverified() {
 fn a_forged_revision_adds_no_rights() {
     // The release owns a ClusterRole; a record that nobody deployed declares more of it.
     let role = |more: &Value| {
-        let mut role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "cm"}, "rules": []});
+        let mut role =
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "cm"}, "rules": []});
         role.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         role
     };

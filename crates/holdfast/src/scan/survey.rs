@@ -21,8 +21,9 @@ use holdfast_hub::{
     cluster::{
         book::{Book, Phase, Revision},
         claims::Claims,
+        context::{Context as JudgeContext, Examined},
         guarded::Guarded,
-        inquiry::{Context as JudgeContext, Examined, Examiner},
+        inquiry::Examiner,
         records::ReleaseName,
         release::{self, Declared},
         scalers::Scalers,

@@ -1,10 +1,7 @@
 //! Carries out the engine's steps for one object: reads, asks, proves and writes, and hands every answer back to
 //! [`holdfast_engine::decide::decide`]. Makes no decision of its own.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_api::report::{Action, Actor, Outcome, Reason, Verdict};
@@ -12,11 +9,10 @@ use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     assess::AcceptedPath,
     canonical::Digest,
-    case::{Baseline, Case, Desired, Permit, Scaler},
-    contest::Ledger,
+    case::{Baseline, Case, Desired, Permit},
     decide::{self, Ask, Judgement, Step},
     fields,
-    manager::{self, Operation, Writer},
+    manager::{self, Operation},
     owned::OwnedSet,
     patch,
     path::Path,
@@ -28,11 +24,11 @@ use holdfast_fleet::{
     clock::Clock,
     meta::Meta,
 };
-use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
+    context::{Context, Examined, Leave, Written},
     guarded::Guarded,
     records::{FenceQuestion, RECORD_FIELDS, RECORD_LABELS},
     refusal::refusal,
@@ -40,95 +36,13 @@ use super::{
     source::Learnt,
     state::{ObjectState, States},
 };
-use crate::{metrics::OracleOutcome, policy::Ignore};
+use crate::metrics::OracleOutcome;
 
 /// Field manager of every dry-run that asks the server about declared objects. Never used for a write.
 const ORACLE_MANAGER: &str = "holdfast";
 
 /// Attempts at the second write of a positional repair when somebody writes in between.
 const MOVE_ATTEMPTS: usize = 4;
-
-/// What an object is judged with besides itself.
-#[derive(Clone, Debug)]
-pub struct Context {
-    /// Whether drift may be written.
-    pub permit: Permit,
-    /// Ignore rules of the policy that fit the object.
-    pub ignore: Vec<Ignore>,
-    /// Earlier corrections.
-    pub ledger: Option<Arc<Ledger>>,
-    /// How the release writes, learnt from its other objects.
-    pub writer: Option<Writer>,
-    /// What the release record says about how it was applied.
-    pub prefer: Option<Operation>,
-    /// When the record switched to `deployed`.
-    pub deployed_at: Option<Timestamp>,
-    /// The autoscaler of the object.
-    pub scaler: Option<Scaler>,
-    /// The release may create what it was never seen to own.
-    pub trusted: bool,
-    /// Another release that declares the object.
-    pub also_declared_by: Option<String>,
-    /// The release and the revision that is judged; without them nothing is written.
-    pub fence: Option<FenceQuestion>,
-    /// Leave to write; without it nothing is written.
-    pub leave: Option<Leave>,
-}
-
-/// Leave to write, as of one moment. Policies, gates, claims and releases can change while an object is being judged; a write that was
-/// decided on by the old rules is then not sent.
-#[derive(Clone, Debug)]
-pub struct Leave {
-    current: Arc<AtomicU64>,
-    given: u64,
-}
-
-impl Leave {
-    /// Leave as things stand now. Whoever changes what a write depends on moves `current`.
-    pub fn now(current: &Arc<AtomicU64>) -> Self {
-        Self { current: Arc::clone(current), given: current.load(Ordering::Acquire) }
-    }
-
-    fn holds(&self) -> bool {
-        self.current.load(Ordering::Acquire) == self.given
-    }
-}
-
-/// What came of it.
-#[derive(Debug)]
-pub struct Examined {
-    /// The judgement.
-    pub judgement: Judgement,
-    /// What is remembered of the object.
-    pub state: ObjectState,
-    /// How the release writes, as this object shows.
-    pub writer: Option<Learnt>,
-    /// How the release was thought to write.
-    pub assumed: Option<Writer>,
-    /// The write, if one was sent.
-    pub write: Option<Written>,
-    /// The failure that says that the cluster cannot be talked to.
-    pub unreachable: Option<CallError>,
-    /// UID of the live object; empty while it does not exist.
-    pub uid: String,
-    /// How the dry-runs ended that asked for the server's opinion.
-    pub asked: Vec<OracleOutcome>,
-    /// The leave to write ended before the write: judge again at once, by what holds now.
-    pub stale_leave: bool,
-}
-
-/// A write that was sent.
-#[derive(Debug)]
-pub struct Written {
-    /// Paths it was to restore, with what stood there; the root alone for a creation.
-    pub paths: Vec<(Path, Digest)>,
-    /// Whose change it undid.
-    pub actor: Option<Actor>,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// The version between the two writes of a positional repair.
-    pub passed: Option<u64>,
-}
 
 /// Examines objects of one cluster.
 #[derive(Clone, Debug)]

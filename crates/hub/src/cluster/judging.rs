@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::{
     actor::{Actor, UnderWay},
+    context::{Context, Examined, Leave, Written},
     guarded::Guarded,
-    inquiry::{Context, Examined, Leave, Written},
     loads::doubling,
     queue::Due,
     records::{FenceQuestion, ReleaseName},

@@ -13,6 +13,7 @@ mod audit;
 mod auditing;
 pub mod book;
 pub mod claims;
+pub mod context;
 mod credentials;
 mod delivering;
 mod following;

@@ -97,7 +97,7 @@ impl Actor {
             let unknown = Verdict::ALL.iter().position(|verdict| *verdict == Verdict::Unknown);
             let is_judged = known.judgeable().is_some() && known.load_error.is_none();
             let worst = counts.iter().rposition(|count| *count > 0).filter(|_| is_judged);
-            let worst = worst.or(unknown.filter(|_| !is_judged)).unwrap_or_default();
+            let worst = worst.or_else(|| unknown.filter(|_| !is_judged)).unwrap_or_default();
             if let Some(count) = figures.releases.get_mut(worst) {
                 *count += 1;
             }

@@ -1,0 +1,104 @@
+//! What an object is judged with, and what comes of it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use holdfast_api::report::{Actor, Outcome};
+use holdfast_engine::{
+    canonical::Digest,
+    case::{Permit, Scaler},
+    contest::Ledger,
+    decide::Judgement,
+    manager::{Operation, Writer},
+    path::Path,
+};
+use holdfast_fleet::call::CallError;
+use jiff::Timestamp;
+
+use super::{records::FenceQuestion, source::Learnt, state::ObjectState};
+use crate::{metrics::OracleOutcome, policy::Ignore};
+
+/// What an object is judged with besides itself.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Whether drift may be written.
+    pub permit: Permit,
+    /// Ignore rules of the policy that fit the object.
+    pub ignore: Vec<Ignore>,
+    /// Earlier corrections.
+    pub ledger: Option<Arc<Ledger>>,
+    /// How the release writes, learnt from its other objects.
+    pub writer: Option<Writer>,
+    /// What the release record says about how it was applied.
+    pub prefer: Option<Operation>,
+    /// When the record switched to `deployed`.
+    pub deployed_at: Option<Timestamp>,
+    /// The autoscaler of the object.
+    pub scaler: Option<Scaler>,
+    /// The release may create what it was never seen to own.
+    pub trusted: bool,
+    /// Another release that declares the object.
+    pub also_declared_by: Option<String>,
+    /// The release and the revision that is judged; without them nothing is written.
+    pub fence: Option<FenceQuestion>,
+    /// Leave to write; without it nothing is written.
+    pub leave: Option<Leave>,
+}
+
+/// Leave to write, as of one moment. Policies, gates, claims and releases can change while an object is being judged; a write that was
+/// decided on by the old rules is then not sent.
+#[derive(Clone, Debug)]
+pub struct Leave {
+    current: Arc<AtomicU64>,
+    given: u64,
+}
+
+impl Leave {
+    /// Leave as things stand now. Whoever changes what a write depends on moves `current`.
+    pub fn now(current: &Arc<AtomicU64>) -> Self {
+        Self { current: Arc::clone(current), given: current.load(Ordering::Acquire) }
+    }
+
+    /// Whether it still holds.
+    pub fn holds(&self) -> bool {
+        self.current.load(Ordering::Acquire) == self.given
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Examined {
+    /// The judgement.
+    pub judgement: Judgement,
+    /// What is remembered of the object.
+    pub state: ObjectState,
+    /// How the release writes, as this object shows.
+    pub writer: Option<Learnt>,
+    /// How the release was thought to write.
+    pub assumed: Option<Writer>,
+    /// The write, if one was sent.
+    pub write: Option<Written>,
+    /// The failure that says that the cluster cannot be talked to.
+    pub unreachable: Option<CallError>,
+    /// UID of the live object; empty while it does not exist.
+    pub uid: String,
+    /// How the dry-runs ended that asked for the server's opinion.
+    pub asked: Vec<OracleOutcome>,
+    /// The leave to write ended before the write: judge again at once, by what holds now.
+    pub stale_leave: bool,
+}
+
+/// A write that was sent.
+#[derive(Debug)]
+pub struct Written {
+    /// Paths it was to restore, with what stood there; the root alone for a creation.
+    pub paths: Vec<(Path, Digest)>,
+    /// Whose change it undid.
+    pub actor: Option<Actor>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The version between the two writes of a positional repair.
+    pub passed: Option<u64>,
+}
