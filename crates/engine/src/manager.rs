@@ -92,11 +92,12 @@ pub fn entries(live: &Value) -> Vec<Entry> {
         .collect()
 }
 
-/// The entry that last wrote `path`: the newest of those that hold it.
+/// The entry that last wrote `path`: the newest of those that hold it. An entry that holds only something above, such as the bare map
+/// that is left when its last key went to somebody else, counts where no entry holds the path itself.
 pub fn holder<'a>(entries: &'a [Entry], path: &Path) -> Option<&'a Entry> {
     let mut wanted = OwnedSet::default();
     wanted.insert_path(path);
-    entries.iter().filter(|entry| entry.fields.intersects(&wanted)).max_by_key(|entry| entry.time)
+    entries.iter().filter(|entry| entry.fields.intersects(&wanted)).max_by_key(|entry| (entry.fields.node(path).is_some(), entry.time))
 }
 
 /// The actor of a change at `path`, where the server kept a trace of it.
@@ -182,6 +183,14 @@ mod tests {
         assert_eq!((replicas.manager.as_str(), replicas.subresource.as_str()), ("kubectl", "scale"));
         assert_eq!(actor(&entries, &Path::of_fields(&["spec", "image"])).unwrap().manager, "kubectl-edit");
         assert_eq!(actor(&entries, &Path::of_fields(&["spec", "other"])), None);
+    }
+
+    #[test]
+    fn a_bare_map_does_not_hold_its_keys() {
+        let entry = |manager: &str, fields: Value| json!({"manager": manager, "operation": "Update", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields});
+        let live = json!({"metadata": {"managedFields": [
+            entry("chaos", json!({"f:data": {"f:k": {}}})), entry("helm", json!({"f:data": {}}))]}});
+        assert_eq!(actor(&entries(&live), &Path::of_fields(&["data", "k"])).unwrap().manager, "chaos");
     }
 
     #[test]

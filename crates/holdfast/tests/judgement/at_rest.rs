@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
     case::{Case, RELEASES},
-    support::World,
+    support::{World, condition},
 };
 
 /// How long two audits take at most, with an interval of 30 s and a tenth of jitter, and a little more.
@@ -120,6 +120,8 @@ async fn reports(case: &Case) -> Vec<(String, String)> {
 #[tokio::test]
 async fn d15_at_rest_among_busy_neighbours() {
     let mut case = Case::start("rest", CHART).await;
+    // The cluster's own report follows those of its releases, at most a second later.
+    case.world.wait_report(None, "the cluster in sync", |status| condition(status, "InSync") == "True").await;
     let settled = lists(&case.world).await;
     let mark = case.world.workload.audit_mark().await.unwrap();
     let reports_before = reports(&case).await;
