@@ -131,6 +131,9 @@ impl Actor {
             Condition::new("InSync", Truth::Unknown, "ClusterUnreachable", "the cluster cannot be reached", now)
         } else if bad > 0 {
             Condition::new("InSync", Truth::False, Verdict::Drifted.as_str(), message, now)
+        } else if !self.book.complete || self.releases.values().any(|known| known.load_error.is_none() && !known.is_judged()) {
+            // Nothing known is not nothing wrong.
+            Condition::new("InSync", Truth::Unknown, "Stale", "not every release has been judged yet", now)
         } else if summary.unknown > 0 {
             Condition::new("InSync", Truth::Unknown, Verdict::Unknown.as_str(), message, now)
         } else if self.contact.paused {
