@@ -16,7 +16,7 @@ tools: ## Looks for the tools this repository needs and says how to get them
 controlplane: tools ## Builds kube-apiserver, etcd, kubectl and both Helms into target/controlplane (once, 10 min)
 	@e2e/controlplane/build.sh
 
-demo: controlplane ## Two clusters, two Helm releases, three kinds of trouble; KEEP=1 leaves it all running
+demo: controlplane ## Three clusters, two Helm releases, four kinds of trouble; KEEP=1 leaves it all running
 	@tools/build --package xtask --package holdfast
 	@target/debug/xtask demo $(if $(KEEP),--keep)
 
