@@ -1,7 +1,7 @@
 //! Carries out the engine's steps for one object: reads, asks, proves and writes, and hands every answer back to
 //! [`holdfast_engine::decide::decide`]. Makes no decision of its own.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
 use holdfast_api::report::{Action, Actor, Outcome, Reason, Verdict};
@@ -445,7 +445,12 @@ impl Inquiry<'_> {
         } else if let Ok(meta) = Meta::of_object(&facts.live_text) {
             uid = meta.uid.to_string();
             state.sight = state.owned.as_ref().map(|owned| Sight::of(&meta, owned, &guarded.key.gvk));
-            if let Ok(object) = serde_json::from_slice::<Value>(&facts.live_text) {
+            // Only the answer to a write has not been read yet.
+            let object = match (&facts.live, &write) {
+                (Some(Ok(live)), None) => Some(Cow::Borrowed(live)),
+                _ => serde_json::from_slice(&facts.live_text).ok().map(Cow::Owned),
+            };
+            if let Some(object) = object {
                 writer = learnt(&manager::entries(&object), context);
                 state.seen |= guarded.owns(&object);
             }
