@@ -61,8 +61,10 @@ impl Baseline {
 /// One accepted difference, remembered without its text: 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    path: u64,
-    value: Digest,
+    /// Digest of the path.
+    pub(crate) path: u64,
+    /// Digest of what stands there.
+    pub(crate) value: Digest,
     /// Why.
     pub reason: DeviationReason,
 }

@@ -30,14 +30,18 @@ pub struct Alternation {
 /// quiet long enough is forgotten.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    paths: BTreeMap<Path, History>,
+    /// What each path needed.
+    pub(crate) paths: BTreeMap<Path, History>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct History {
-    corrections: Vec<(Timestamp, Digest)>,
-    strikes: u32,
-    held_until: Option<Timestamp>,
+pub(crate) struct History {
+    /// When it was corrected, and what had stood there.
+    pub(crate) corrections: Vec<(Timestamp, Digest)>,
+    /// How often in a row it was contested.
+    pub(crate) strikes: u32,
+    /// Until when it is left alone.
+    pub(crate) held_until: Option<Timestamp>,
 }
 
 /// A path that is held.

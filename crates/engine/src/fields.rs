@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    manager::Writer,
+    manager::{self, Operation, Writer},
     owned::OwnedSet,
     path::{Path, Segment},
 };
@@ -69,6 +69,19 @@ pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
         }));
     }
     Value::Array(out)
+}
+
+/// What is left of a repair that a process began and may not have ended: the part of `change` that the release holds the way the first
+/// write left it. `None` where that write was never made, or the second was.
+pub fn unfinished(live: &Value, change: &Move) -> Option<Move> {
+    let entries = manager::entries(live);
+    let left = entries.iter().find(|entry| {
+        entry.manager == change.to.manager && entry.operation == Operation::Update && entry.subresource.is_empty()
+    })?;
+    let (mut elsewhere, mut paths) = (change.paths.clone(), change.paths.clone());
+    elsewhere.subtract(&left.fields);
+    paths.subtract(&elsewhere);
+    (!paths.is_empty()).then(|| Move { paths, ..change.clone() })
 }
 
 /// What the release's entry gains. Who applied a Secret with `stringData` holds that name and never `data`, where the

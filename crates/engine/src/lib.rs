@@ -28,3 +28,4 @@ pub mod project;
 pub mod redact;
 pub mod reduced;
 mod sorter;
+pub mod stored;

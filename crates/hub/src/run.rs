@@ -3,13 +3,16 @@
 use std::{collections::BTreeMap, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use holdfast_fleet::{
-    backoff::BackoffPolicy,
+    backoff::{Backoff, BackoffPolicy},
     clock::{Clock, SystemClock},
     kubeconfig::ServerPolicy,
     supervisor::{Supervisor, Task},
     watch::WatchStats,
 };
-use tokio::sync::watch;
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -20,13 +23,14 @@ use crate::{
     events::Events,
     fleet_view::{ClusterName, FleetView, FleetWatch, Options},
     http::{HttpError, Listener, Sources},
-    management,
+    management::{self, Failure},
     metrics::{Metrics, MetricsError},
     policy::{
         DefaultMode,
         status::{PolicyStatusWriter, ReleaseCounts},
     },
     reports::{ReportWriter, Reports},
+    state_secrets::StateSecrets,
 };
 
 /// How long the clusters get to finish what they began, so that it is in their reports: a write is awaited for two seconds.
@@ -74,6 +78,8 @@ pub enum HubError {
 
 /// Runs until `stop` is cancelled or something essential fails; ends within five seconds of either.
 pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), HubError> {
+    // In a pod that is the pod's own namespace.
+    let own_namespace = options.namespace.clone().unwrap_or_else(|| options.config.default_namespace.clone());
     let client = management::client(options.config).map_err(|error| HubError::Client(Box::new(error)))?;
     let supervisor = Supervisor::root("hub");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -100,6 +106,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let reports = Reports::default();
     let (events, event_writer) = Events::new(client.clone(), reports.clone(), &options.id, Arc::clone(&metrics), Arc::clone(&clock));
     let releases = ReleaseCounts::default();
+    let secrets = StateSecrets::new(client.clone(), &own_namespace);
     let shared = Arc::new(Shared {
         states: States::default(),
         reports: reports.clone(),
@@ -110,7 +117,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         releases: releases.clone(),
         servers: options.servers,
         clock: Arc::clone(&clock),
-        hash_key: rand::random(),
+        secrets: secrets.clone(),
     });
 
     for listener in [Some(public), private].into_iter().flatten() {
@@ -130,7 +137,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         let fleet_watch = Arc::clone(&fleet_watch);
         async move { Err(fleet_watch.run().await) }
     });
-    let writer = Arc::new(ReportWriter::new(client.clone(), reports.clone(), receivers.view.clone(), options.namespace));
+    let writer = Arc::new(ReportWriter::new(client.clone(), reports.clone(), receivers.view.clone(), options.namespace.clone()));
     supervisor.spawn(Task::new("reports").restart(BackoffPolicy::WATCH).finishes(), move |token| {
         let writer = Arc::clone(&writer);
         async move {
@@ -151,10 +158,16 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         let statuses = Arc::clone(&statuses);
         async move { Err(statuses.run().await) }
     });
+    let (left, sweeper) = (Arc::new(Notify::new()), Arc::new(Sweeper { secrets, namespace: options.namespace, fleet: receivers.view.clone() }));
+    let has_left = Arc::clone(&left);
+    supervisor.spawn(Task::new("state-sweep").restart(BackoffPolicy::WATCH), move |_| {
+        let (sweeper, left) = (Arc::clone(&sweeper), Arc::clone(&left));
+        async move { Err(sweeper.run(&left).await) }
+    });
     let clusters = supervisor.child("clusters");
     let view = receivers.view;
     let looked_after = clusters.clone();
-    supervisor.spawn(Task::new("registry").essential(), move |_| registry(Arc::clone(&shared), view.clone(), clusters.clone()));
+    supervisor.spawn(Task::new("registry").essential(), move |_| registry(Arc::clone(&shared), view.clone(), clusters.clone(), Arc::clone(&has_left)));
 
     // Cancel-safe: both only wait.
     tokio::select! {
@@ -166,12 +179,49 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     supervisor.failure().map_or(Ok(()), |task| Err(HubError::Task(task)))
 }
 
+/// Removes what was kept of clusters that left.
+struct Sweeper {
+    secrets: StateSecrets,
+    namespace: Option<String>,
+    fleet: watch::Receiver<Arc<FleetView>>,
+}
+
+impl Sweeper {
+    /// Sweeps whenever clusters have left, until that fails.
+    async fn run(&self, left: &Notify) -> Failure {
+        loop {
+            left.notified().await;
+            let keep = |cluster: &ClusterName| {
+                let view = self.fleet.borrow();
+                !view.complete || view.guards(cluster)
+            };
+            if let Err(failure) = self.secrets.sweep(self.namespace.as_deref(), keep).await {
+                // It is tried again.
+                left.notify_one();
+                return failure;
+            }
+        }
+    }
+}
+
 /// One supervised task for each selected cluster, started and stopped as the fleet changes.
-async fn registry(shared: Arc<Shared>, mut fleet: watch::Receiver<Arc<FleetView>>, supervisor: Supervisor) -> Result<(), Infallible> {
+async fn registry(
+    shared: Arc<Shared>,
+    mut fleet: watch::Receiver<Arc<FleetView>>,
+    supervisor: Supervisor,
+    left: Arc<Notify>,
+) -> Result<(), Infallible> {
     let mut running: BTreeMap<ClusterName, Supervisor> = BTreeMap::new();
     let mut next_id = 0;
     // Reports of an earlier hub are the memory of what was corrected; they are read once, before anything is judged.
     shared.reports.learned().await;
+    let mut backoff = Backoff::new(BackoffPolicy::WATCH);
+    while let Err(failure) = shared.secrets.ready().await {
+        tracing::warn!(reason = failure.as_str(), "the hub's key cannot be read yet");
+        sleep(backoff.next_delay()).await;
+    }
+    // Clusters may have left while no hub was running.
+    let mut has_left = true;
     loop {
         let view = Arc::clone(&fleet.borrow_and_update());
         if view.complete {
@@ -183,6 +233,10 @@ async fn registry(shared: Arc<Shared>, mut fleet: watch::Receiver<Arc<FleetView>
                 shared.releases.remove(&name);
                 shared.reports.retire_cluster(&name);
                 tracing::info!(cluster = %name, "no longer looked after");
+                has_left = true;
+            }
+            if std::mem::take(&mut has_left) {
+                left.notify_one();
             }
             for name in view.clusters.keys().filter(|name| view.guards(name)) {
                 if !running.contains_key(name) {

@@ -10,8 +10,13 @@ use super::Meta;
 pub struct MetaDigest([u8; 16]);
 
 impl MetaDigest {
+    /// A digest that [`MetaDigest::as_bytes`] gave.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
     /// The digest's bytes.
-    pub fn as_bytes(&self) -> &[u8; 16] {
+    pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 }

@@ -77,7 +77,7 @@ impl Survey {
             return Err(client.get_raw("/version", "application/json", None).await.map_or_else(Into::into, |_| error.into()));
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        Ok(Self { examiner: Examiner { client, states: States::default(), clock }, catalog: discovery.catalog(), scope })
+        Ok(Self { examiner: Examiner { client, states: States::default(), clock, intents: None }, catalog: discovery.catalog(), scope })
     }
 
     /// Judges releases.

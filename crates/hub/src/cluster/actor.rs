@@ -36,6 +36,7 @@ use super::{
     guarded::Guarded,
     inquiry::Examiner,
     loads::Loads,
+    memory::{Memory, Written},
     queue::{Due, Queue},
     records::ReleaseName,
     release::{self, Declared, LoadError},
@@ -50,6 +51,7 @@ use crate::{
     fleet_view::{ClusterEntry, ClusterName, FleetView, Gate},
     policy::PolicySet,
     reports::ReportKey,
+    state_secrets::ClusterSecrets,
 };
 
 /// Judgements that run at the same time on one cluster: each has at most two requests open.
@@ -79,6 +81,7 @@ pub(super) enum Job {
     Discovered { discovery: Box<Discovery>, result: Result<Refreshed, DiscoveryError> },
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
     Probed { number: u64, probe: Probe },
+    Kept(Written),
 }
 
 /// A judgement under way.
@@ -130,6 +133,10 @@ pub struct Start {
     pub uid: Arc<str>,
     /// Calls.
     pub client: ApiClient,
+    /// Where what is known of the cluster is kept; `None` where it is not.
+    pub secrets: Option<ClusterSecrets>,
+    /// What an earlier process kept.
+    pub(super) memory: Memory,
     /// Discovery, refreshed at least once.
     pub discovery: Discovery,
     /// Watches.
@@ -173,6 +180,12 @@ pub(super) struct Actor {
     pub(super) retries: HashMap<StateId, u32>,
     /// Objects whose next judgement must not rely on an earlier one.
     pub(super) afresh: HashSet<StateId>,
+    pub(super) secrets: Option<ClusterSecrets>,
+    pub(super) memory: Memory,
+    /// Objects that were in sync when an earlier process ended, until a fresh list shows that they still are.
+    pub(super) awaiting: HashSet<StateId>,
+    /// The lists for them are on their way.
+    pub(super) is_confirming: bool,
     /// Until when ignore rules that ended were noticed.
     pub(super) rules_checked: Timestamp,
     pub(super) queue: Queue,
@@ -201,11 +214,11 @@ pub struct Last {
 
 /// Runs a connected cluster until it is released, must be connected anew, or is told to stop.
 pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop: &CancellationToken) -> Last {
-    let Start { shared, entry, credentials, policies, cluster, uid, client, discovery, mut watching, mut deliveries } = start;
+    let Start { shared, entry, credentials, policies, cluster, uid, client, secrets, memory, discovery, mut watching, mut deliveries } = start;
     let now = Instant::now();
     let catalog = discovery.catalog();
     let has_scalers = watching.start(&catalog);
-    let examiner = Examiner { client, states: shared.states.clone(), clock: Arc::clone(&shared.clock) };
+    let examiner = Examiner { client, states: shared.states.clone(), clock: Arc::clone(&shared.clock), intents: secrets.clone() };
     let rules_checked = shared.clock.now();
     let mut actor = Actor {
         name: entry.name.clone(),
@@ -237,6 +250,10 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         ledgers: HashMap::new(),
         retries: HashMap::new(),
         afresh: HashSet::new(),
+        secrets,
+        memory,
+        awaiting: HashSet::new(),
+        is_confirming: false,
         rules_checked,
         queue: Queue::default(),
         jobs: FuturesUnordered::new(),
@@ -255,6 +272,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
     // No write begins from here on.
     actor.rules_moved();
     actor.wind_down().await;
+    actor.keep_last().await;
     actor.forget_all();
     Last { ended, statuses: actor.statuses() }
 }
@@ -317,6 +335,7 @@ impl Actor {
             self.resume_at,
             self.credentials.next(),
             self.loads.next(LOADING).filter(|_| self.resume_at.is_none()),
+            self.memory.next(),
         ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
     }
@@ -344,6 +363,8 @@ impl Actor {
             let Some(due) = self.queue.pop(now) else { break };
             self.start_judgement(due);
         }
+        self.start_recalled(now);
+        self.start_keeping(now);
         if self.discover_at <= now
             && let Some(mut discovery) = self.discovery.take()
         {
@@ -407,6 +428,7 @@ impl Actor {
             }
             Job::Audited { gvk, result } => self.audited(&gvk, result),
             Job::Probed { number, probe } => self.probed(number, probe),
+            Job::Kept(written) => self.kept(&written),
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     actor::{Actor, Job},
     audit::{Audit, audit},
+    sight::News,
     state::StateId,
 };
 
@@ -25,6 +26,7 @@ impl Actor {
         let endpoint = self.watching.kinds().find(|(kind, _)| **kind == gvk).map(|(_, key)| key.endpoint().clone());
         let Some(endpoint) = endpoint else {
             self.audits.remove(&gvk);
+            self.confirm(&gvk, None, Instant::now());
             return;
         };
         self.auditing.insert(gvk.clone());
@@ -43,16 +45,24 @@ impl Actor {
             Ok(audit) => {
                 self.reached();
                 self.watching.audited(gvk, now);
+                let changed: HashSet<StateId> =
+                    audit.changed.iter().filter(|(_, news)| *news == News::Changed).map(|(id, _)| *id).collect();
+                self.confirm(gvk, Some(&|id| audit.listed.contains(&id) && !changed.contains(&id)), now);
                 for (id, news) in audit.changed {
                     self.notice(id, news, now);
                 }
                 self.look_for_missing(gvk, &audit.listed, now);
                 self.compare_some(gvk, &audit.listed, now);
             }
-            Err(error) if error.is_connection() => self.unreached(error.category()),
-            // Reading may be allowed where listing is not: every object is asked for by name.
-            Err(CallError::Forbidden) => self.look_for_missing(gvk, &HashSet::new(), now),
-            Err(error) => tracing::debug!(cluster = %self.name, %gvk, reason = error.category(), "audit failed"),
+            Err(error) => {
+                self.confirm(gvk, None, now);
+                match error {
+                    error if error.is_connection() => self.unreached(error.category()),
+                    // Reading may be allowed where listing is not: every object is asked for by name.
+                    CallError::Forbidden => self.look_for_missing(gvk, &HashSet::new(), now),
+                    error => tracing::debug!(cluster = %self.name, %gvk, reason = error.category(), "audit failed"),
+                }
+            }
         }
     }
 
@@ -75,7 +85,8 @@ impl Actor {
         let unlisted: Vec<StateId> = self
             .objects
             .iter()
-            .filter(|(id, slot)| !listed.contains(*id) && slot.claimants.first().is_some_and(|(_, guarded)| *guarded.key.gvk == *gvk))
+            .filter(|(id, _)| !listed.contains(*id) && !self.awaiting.contains(*id))
+            .filter(|(_, slot)| slot.claimants.first().is_some_and(|(_, guarded)| *guarded.key.gvk == *gvk))
             .map(|(id, _)| *id)
             .collect();
         for id in unlisted {

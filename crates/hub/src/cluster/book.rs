@@ -117,6 +117,11 @@ impl Book {
         self.releases.keys()
     }
 
+    /// Whether a release has records.
+    pub fn has(&self, release: &ReleaseName) -> bool {
+        self.releases.contains_key(release)
+    }
+
     /// Where a release stands.
     pub fn phase(&self, release: &ReleaseName) -> Phase {
         let Some(records) = self.releases.get(release) else { return Phase::Gone(self.uninstalling.contains(release)) };

@@ -88,6 +88,8 @@ pub struct Examined {
     pub asked: Vec<OracleOutcome>,
     /// The leave to write ended before the write: judge again at once, by what holds now.
     pub stale_leave: bool,
+    /// The second write of an earlier repair was made.
+    pub has_paid: bool,
 }
 
 /// A write that was sent.

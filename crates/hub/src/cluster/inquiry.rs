@@ -34,9 +34,12 @@ use super::{
     refusal::refusal,
     sight::{self, Sight},
     source::Learnt,
-    state::{ObjectState, States},
+    state::{ObjectState, Owed, States},
 };
-use crate::metrics::OracleOutcome;
+use crate::{
+    metrics::OracleOutcome,
+    state_secrets::{ClusterSecrets, Part, StoredId, StoredIntent},
+};
 
 /// Field manager of every dry-run that asks the server about declared objects. Never used for a write.
 const ORACLE_MANAGER: &str = "holdfast";
@@ -53,6 +56,8 @@ pub struct Examiner {
     pub states: States,
     /// Wall time.
     pub clock: Arc<dyn Clock>,
+    /// Where a repair of two writes is declared before its first; without it there is none.
+    pub intents: Option<ClusterSecrets>,
 }
 
 /// An answer, reduced to what a decision may depend on.
@@ -74,6 +79,7 @@ struct Facts {
     answered: bool,
     unreachable: Option<CallError>,
     stale_leave: bool,
+    has_paid: bool,
 }
 
 impl Facts {
@@ -160,6 +166,7 @@ impl Examiner {
                 uid: String::new(),
                 asked: Vec::new(),
                 stale_leave: false,
+                has_paid: false,
             };
         };
         let mut facts = Facts::default();
@@ -279,15 +286,46 @@ impl Inquiry<'_> {
     async fn pay_what_is_owed(&mut self) -> Option<Judgement> {
         let may_write = self.context.permit == Permit::Write && self.context.leave.as_ref().is_some_and(Leave::holds);
         let Some(Ok(live)) = &self.facts.live else { return None };
-        let change = self.state.owed.clone().filter(|_| may_write)?;
+        let owed = self.state.owed.clone().filter(|_| may_write)?;
+        let change = if owed.is_certain { Some(owed.change.clone()) } else { fields::unfinished(live, &owed.change) };
+        let is_same = live.pointer("/metadata/uid").and_then(Value::as_str) == Some(&owed.uid);
+        let Some(change) = change.filter(|_| is_same) else {
+            self.fulfil().await;
+            return None;
+        };
         if let Some(text) = self.move_ownership(&change, live, &version_of(live)).await {
-            self.state.owed = None;
+            self.facts.has_paid = true;
+            self.fulfil().await;
             self.facts.live = serde_json::from_slice(&text).ok().map(Ok);
             self.facts.live_text = text;
             return None;
         }
         let message = "the fields are put back, but not yet under the release's name";
         Some(Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::ServerError, message))
+    }
+
+    /// Says, where a restart finds it, that a repair of two writes begins.
+    async fn declare(&self, change: &fields::Move, uid: &str) -> bool {
+        let Some(intents) = &self.examiner.intents else { return false };
+        let intent = StoredIntent { uid: uid.to_owned(), change: change.into() };
+        match intents.declare(StoredId::of(&self.guarded.key), &intent).await {
+            Ok(()) => true,
+            Err(failure) => {
+                tracing::warn!(reason = failure.as_str(), "a repair of two writes does not begin: it could not be declared");
+                false
+            }
+        }
+    }
+
+    /// The second write was made, or there is none to make.
+    async fn fulfil(&mut self) {
+        self.state.owed = None;
+        if let Some(intents) = &self.examiner.intents
+            && let Err(failure) = intents.remove(Part::Intent(StoredId::of(&self.guarded.key))).await
+        {
+            // A restart finds that nothing is left to do.
+            tracing::debug!(reason = failure.as_str(), "a finished repair is still declared");
+        }
     }
 
     /// In sync by digest alone, without building the declared object: the usual end of an event.
@@ -358,6 +396,19 @@ impl Inquiry<'_> {
 
     /// Sends a correction and draws the conclusion from the answer.
     async fn write(mut self, desired: &Desired, correction: &Correction) -> Examined {
+        if let (Some(change), Live::Present(before)) = (&correction.then, self.facts.live()) {
+            let uid = before.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+            if !self.declare(change, uid).await {
+                let message = "the repair takes two writes, and it could not be stored that the second is due";
+                return self.conclude(Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::ServerError, message), None);
+            }
+            // That took a moment.
+            if !self.context.leave.as_ref().is_some_and(Leave::holds) {
+                self.facts.stale_leave = true;
+                let judgement = self.with_case(desired, decide::overtaken);
+                return self.conclude(judgement, None);
+            }
+        }
         let drifts = self.with_case(desired, decide::drifts);
         let creates = matches!(correction.request, Request::Create(_) | Request::CreateByApply(_));
         let paths = if creates {
@@ -384,8 +435,14 @@ impl Inquiry<'_> {
                     let is_still = |in_sync: &Digest| moved.as_ref().is_some_and(|moved| self.is_still(*in_sync, moved));
                     concluded.0.in_sync = concluded.0.in_sync.filter(is_still);
                     match moved {
-                        Some(moved) => self.facts.live_text = moved,
-                        None => self.state.owed = Some(Arc::new(change.clone())),
+                        Some(moved) => {
+                            self.facts.live_text = moved;
+                            self.fulfil().await;
+                        }
+                        None => {
+                            let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+                            self.state.owed = Some(Arc::new(Owed { change: change.clone(), uid, is_certain: true }));
+                        }
                     }
                 }
                 concluded
@@ -471,6 +528,7 @@ impl Inquiry<'_> {
             uid,
             asked,
             stale_leave: facts.stale_leave,
+            has_paid: facts.has_paid,
         }
     }
 }

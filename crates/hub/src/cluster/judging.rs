@@ -129,7 +129,20 @@ impl Actor {
                 return;
             }
         }
+        if examined.has_paid {
+            tracing::info!(
+                audit = "correction",
+                cluster = %self.name,
+                release = %release,
+                object = %guarded.key,
+                outcome = "OwnershipMoved",
+                "finished a repair that was begun earlier"
+            );
+        }
         if guarded.hash == examined.state.desired {
+            if self.shared.states.get(due.id).is_none_or(|before| !before.is_kept_like(&examined.state)) {
+                self.remember();
+            }
             self.shared.states.put(due.id, examined.state);
         }
         if let Some(writer) = examined.writer {
@@ -209,6 +222,7 @@ impl Actor {
             self.shared.metrics.correction_took(due.noticed.elapsed());
         }
         known.wrote(record);
+        self.remember();
         if write.outcome != Outcome::Conflict {
             return None;
         }
@@ -219,9 +233,10 @@ impl Actor {
     }
 
     /// Takes a judgement into the report, and tells who wants to know.
-    fn take_in(&mut self, id: StateId, release: &ReleaseName, guarded: &Guarded, uid: &str, judgement: &Judgement, noticed: Instant) {
+    pub(super) fn take_in(&mut self, id: StateId, release: &ReleaseName, guarded: &Guarded, uid: &str, judgement: &Judgement, noticed: Instant) {
         let now = self.shared.clock.now();
         let Some(known) = self.releases.get_mut(release) else { return };
+        self.awaiting.remove(&id);
         let admission_before = known.admission_paths(id);
         let news = known.judged(id, &guarded.key, uid, judgement, now);
         let admission: Vec<String> = known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path)).collect();

@@ -3,10 +3,10 @@
 //! - [`run`] waits until the cluster may be connected to, connects, and hands over to the [`actor`].
 //! - [`actor`] owns everything known about a connected cluster and does nothing slow itself; its parts are `delivering` (watches),
 //!   `releases` (records to declared objects), `judging` (one object), `permits` (what may be written), `auditing` (kinds),
-//!   `following` (the management cluster and the connection) and `publishing` (reports).
+//!   `following` (the management cluster and the connection), `remembering` (what outlives the process) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
-//! - `book`, `claims`, `credentials`, `health`, `loads`, `scalers`, `queue`, `source` are plain values with rules.
+//! - `book`, `claims`, `credentials`, `health`, `loads`, `memory`, `scalers`, `queue`, `source` are plain values with rules.
 
 pub mod actor;
 mod audit;
@@ -22,6 +22,7 @@ mod health;
 pub mod inquiry;
 mod judging;
 mod loads;
+mod memory;
 mod permits;
 mod publishing;
 mod queue;
@@ -29,6 +30,7 @@ pub mod records;
 pub mod refusal;
 pub mod release;
 mod releases;
+mod remembering;
 pub mod scalers;
 mod shared;
 pub mod sight;
@@ -66,9 +68,11 @@ use crate::{
     fleet_view::{ClusterEntry, ClusterName, Credential, FleetView, Gate},
     metrics::{ClusterFigures, ClusterState},
     reports::ReportKey,
+    state_secrets::{ClusterSecrets, Kept, Subject},
 };
 use actor::Start;
 use credentials::Credentials;
+use memory::Memory;
 use sighting::Decoder;
 use state::ClusterId;
 use watching::Watching;
@@ -203,11 +207,17 @@ async fn session(
 ) -> Result<Option<Statuses>, &'static str> {
     let client = connect(shared, kubeconfig)?;
     // Cancel-safe: nothing but reads.
-    let (uid, discovery) = tokio::select! {
+    let (uid, discovery, secrets, kept) = tokio::select! {
         () = stop.cancelled() => return Ok(None),
         () = closes(fleet.clone(), &entry.name) => return Ok(None),
-        found = Box::pin(find_out(&client)) => found?,
+        found = Box::pin(async {
+            let (uid, discovery) = find_out(&client).await?;
+            let secrets = shared.secrets.of(Subject { cluster: entry.name.clone(), owner: entry.owner.clone(), uid: Arc::clone(&uid) });
+            let kept = take_up(&entry.name, secrets.as_ref()).await;
+            Ok::<_, &'static str>((uid, discovery, secrets, kept))
+        }) => found?,
     };
+    let memory = Memory::of(kept, |set| shared.states.intern(set));
     let (sender, deliveries) = mpsc::channel(DELIVERIES);
     let scope = supervisor.child("session");
     let decoder = Decoder::new(id, shared.states.clone());
@@ -220,6 +230,8 @@ async fn session(
         cluster: id,
         uid,
         client,
+        secrets,
+        memory,
         discovery,
         watching: Watching::new(watches, decoder),
         deliveries,
@@ -229,6 +241,26 @@ async fn session(
     tracing::info!(cluster = %entry.name, ended = last.ended.as_str(), "disconnected");
     scope.stop(DRAIN).await;
     Ok(Some(last.statuses))
+}
+
+/// Reads what an earlier process kept of a cluster. Without it a half-finished repair would stay so: it is asked for until it is known.
+async fn take_up(cluster: &ClusterName, secrets: Option<&ClusterSecrets>) -> Kept {
+    let Some(secrets) = secrets else { return Kept::default() };
+    let mut backoff = Backoff::new(BackoffPolicy::WATCH);
+    loop {
+        let failure = match secrets.load().await {
+            Ok(kept) => {
+                let unusable = kept.parts.values().filter(|part| part.content.is_none()).count();
+                if unusable > 0 {
+                    tracing::warn!(%cluster, unusable, "state Secrets that were not sealed for this cluster by this hub count as absent");
+                }
+                return kept;
+            }
+            Err(failure) => failure,
+        };
+        tracing::warn!(%cluster, reason = failure.as_str(), "what an earlier hub knew of the cluster cannot be read yet");
+        sleep(backoff.next_delay()).await;
+    }
 }
 
 /// Which cluster it is and what it serves.

@@ -105,7 +105,8 @@ impl Actor {
             let Some(known) = self.releases.get_mut(&release) else { continue };
             let Some(which) = known.permits.moves_to(pair) else { continue };
             moved = true;
-            let objects = known.loaded.iter().flat_map(|loaded| loaded.objects.iter().copied());
+            // What waits for a fresh list was not judged by any rule yet.
+            let objects = known.loaded.iter().flat_map(|loaded| loaded.objects.iter().copied()).filter(|id| !self.awaiting.contains(id));
             let in_flight = |id: &StateId| self.queue.is_in_flight(*id);
             match which {
                 Again::Nothing => {}

@@ -16,6 +16,7 @@ use super::{
     book::{Phase, Revision},
     records::ReleaseName,
     release::{Declared, LoadError},
+    remembering::can_be_confirmed,
     source::{Guardianship, Loaded, keyed},
     state::{ObjectState, StateId},
 };
@@ -64,6 +65,9 @@ impl Actor {
         let mut guardianship = Guardianship::new(release.clone(), guard, phase);
         if let Some(stored) = self.shared.reports.stored(&self.report_key(release)) {
             guardianship.remember(&stored);
+        }
+        if self.memory.was_not_empty(release) {
+            guardianship.recall_not_empty();
         }
         self.releases.insert(release.clone(), guardianship);
         self.permits_due = true;
@@ -173,17 +177,24 @@ impl Actor {
         let Some(mut guardianship) = self.releases.remove(release) else { return };
         let now = Instant::now();
         let mut ids = Vec::with_capacity(declared.objects.len());
-        let mut due = Vec::new();
+        let (mut due, mut recalled) = (Vec::new(), Vec::new());
         for object in declared.objects {
             let id = StateId::of(self.cluster, &object.key);
             let known = self.shared.states.get(id);
-            if known.as_ref().is_none_or(|known| known.desired != object.hash) || guardianship.verdict(id).is_none() {
-                due.push(id);
-            }
+            let found = if known.is_none() { self.recall(release, id, &object) } else { None };
+            let known = known.or_else(|| found.as_ref().map(|found| found.state.clone()));
             if known.is_none() {
                 self.shared.states.put(id, ObjectState::new(object.hash));
             }
+            if found.as_ref().is_some_and(|found| can_be_confirmed(&found.state, &object)) {
+                self.awaiting.insert(id);
+                self.is_confirming = false;
+            } else if known.is_none_or(|known| known.desired != object.hash) || guardianship.verdict(id).is_none() {
+                self.awaiting.remove(&id);
+                due.push(id);
+            }
             let object = Arc::new(object);
+            recalled.extend(found.filter(|found| found.state.desired == object.hash).map(|found| (id, Arc::clone(&object.key), found)));
             let slot = self.objects.entry(id).or_insert_with(|| Slot { claimants: Vec::new() });
             match slot.claimants.iter_mut().find(|(claimant, _)| claimant == release) {
                 Some((_, guarded)) => *guarded = object,
@@ -205,19 +216,25 @@ impl Actor {
             objects: ids,
             problems: declared.problems,
             incomplete: declared.incomplete,
-            hash: keyed(&self.shared.hash_key, declared.hash),
+            hash: keyed(self.shared.secrets.hash_key(), declared.hash),
         });
-        self.releases.insert(release.clone(), guardianship);
-        for id in due {
-            self.ledgers.remove(&id);
-            self.retries.remove(&id);
-            self.queue.push(id, now, now);
+        for id in &due {
+            self.ledgers.remove(id);
+            self.retries.remove(id);
+            self.queue.push(*id, now, now);
         }
+        for (id, key, found) in recalled {
+            guardianship.recall_deviations(id, &key, &found);
+            self.ledgers.extend(found.ledger.map(|ledger| (id, ledger)));
+        }
+        self.releases.insert(release.clone(), guardianship);
+        self.remember();
         self.watch_kinds();
         self.count_releases();
     }
 
     fn drop_object(&mut self, id: StateId, release: &ReleaseName) {
+        self.remember();
         let Some(slot) = self.objects.get_mut(&id) else { return };
         let was_judged_for = slot.claimants.first().is_some_and(|(claimant, _)| claimant == release);
         slot.claimants.retain(|(claimant, _)| claimant != release);
@@ -228,6 +245,7 @@ impl Actor {
                 self.queue.forget(id);
                 self.skipped.remove(&id);
                 self.afresh.remove(&id);
+                self.awaiting.remove(&id);
                 self.passed.remove(&id);
             }
             // That the object was seen with one release's metadata says nothing for the next one that claims it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, transport::RequestObserver, watch::WatchStats};
 
 use super::state::States;
-use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports};
+use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports, state_secrets::StateSecrets};
 
 /// Handles that every cluster task gets. Cheap to clone behind its `Arc`.
 pub struct Shared {
@@ -27,8 +27,8 @@ pub struct Shared {
     pub servers: ServerPolicy,
     /// Wall time.
     pub clock: Arc<dyn Clock>,
-    /// Key for hashes that leave the process.
-    pub hash_key: [u8; 32],
+    /// Where state is kept, and the key for hashes that leave the process.
+    pub secrets: StateSecrets,
 }
 
 impl std::fmt::Debug for Shared {

@@ -8,6 +8,8 @@ use holdfast_engine::{
 };
 use holdfast_fleet::meta::{ManagedEntry, Meta, MetaDigest, Operation, meta_digest};
 
+use crate::state_secrets::StoredSight;
+
 /// What is remembered of an object's metadata: enough to tell whether an owned path can have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
@@ -68,6 +70,18 @@ impl Sight {
             others: short(others.finish()),
             status: short(status.finish()),
         }
+    }
+
+    /// The form that outlives the process.
+    pub const fn stored(&self) -> StoredSight {
+        let Self { uid, version, generation, metadata, ours, others, status } = *self;
+        StoredSight { uid, version, generation, metadata: *metadata.as_bytes(), ours, others, status }
+    }
+
+    /// What an earlier process stored.
+    pub const fn restored(stored: &StoredSight) -> Self {
+        let StoredSight { uid, version, generation, metadata, ours, others, status } = *stored;
+        Self { uid, version, generation, metadata: MetaDigest::from_bytes(metadata), ours, others, status }
     }
 
     /// Whether `meta` is this very version of this very object.

@@ -24,12 +24,13 @@ use tokio::time::Instant;
 
 use super::{
     book::{Phase, Revision},
+    memory::Recalled,
     permits::Permits,
     records::ReleaseName,
     release::LoadError,
     state::StateId,
 };
-use crate::policy::Guard;
+use crate::{policy::Guard, state_secrets::StoredShown};
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,8 @@ pub struct Guardianship {
     pub load_error: Option<LoadError>,
     writer: Option<Learnt>,
     findings: BTreeMap<StateId, Listed>,
+    /// What an earlier hub reported of objects that were not judged yet.
+    earlier: Vec<Finding>,
     verdicts: HashMap<StateId, Verdict>,
     deviations: BTreeMap<StateId, Vec<Deviation>>,
     normalized: HashMap<StateId, u64>,
@@ -120,6 +123,7 @@ impl Guardianship {
             load_error: None,
             writer: None,
             findings: BTreeMap::new(),
+            earlier: Vec::new(),
             verdicts: HashMap::new(),
             deviations: BTreeMap::new(),
             normalized: HashMap::new(),
@@ -134,9 +138,53 @@ impl Guardianship {
 
     /// Goes on with what an earlier hub reported: history only, no verdicts.
     pub fn remember(&mut self, stored: &DriftReportStatus) {
+        self.earlier.clone_from(&stored.findings);
         self.corrections = stored.corrections.iter().cloned().collect();
         self.last_drift_at = stored.last_drift_at;
         self.last_correction_at = stored.last_correction_at;
+    }
+
+    /// An earlier process saw a revision that declared something.
+    pub const fn recall_not_empty(&mut self) {
+        self.was_not_empty = true;
+    }
+
+    /// Whether a revision that was seen declared something.
+    pub const fn was_not_empty(&self) -> bool {
+        self.was_not_empty
+    }
+
+    /// Goes on with the accepted differences that an earlier process knew of an object.
+    pub fn recall_deviations(&mut self, id: StateId, key: &ObjectKey, recalled: &Recalled) {
+        self.normalized.insert(id, u64::from(recalled.normalized));
+        let shown: Vec<Deviation> = recalled
+            .shown
+            .iter()
+            .map(|shown| Deviation {
+                object: object_ref(key, &recalled.uid),
+                path: shown.path.clone(),
+                reason: shown.reason,
+                since: Timestamp::from_millisecond(shown.since).unwrap_or_default(),
+                message: shown.message.clone(),
+            })
+            .collect();
+        if !shown.is_empty() {
+            self.deviations.insert(id, shown);
+        }
+    }
+
+    /// The accepted differences of an object in the form that is kept: UID, how many are only counted, and those that are shown.
+    pub fn kept_deviations(&self, id: StateId) -> (String, u32, Vec<StoredShown>) {
+        let normalized = self.normalized.get(&id).copied().unwrap_or_default();
+        let shown = self.deviations.get(&id).map(Vec::as_slice).unwrap_or_default();
+        let uid = shown.first().map(|deviation| deviation.object.uid.clone()).unwrap_or_default();
+        let shown = shown.iter().map(|deviation| StoredShown {
+            path: deviation.path.clone(),
+            reason: deviation.reason,
+            since: deviation.since.as_millisecond(),
+            message: deviation.message.clone(),
+        });
+        (uid, u32::try_from(normalized).unwrap_or(u32::MAX), shown.collect())
     }
 
     /// Takes in the policy's word and where the release stands. Answers whether that is news.
@@ -208,7 +256,9 @@ impl Guardianship {
 
     /// Takes in a judgement. Answers whether it says something new about drift.
     pub fn judged(&mut self, id: StateId, key: &ObjectKey, uid: &str, judgement: &Judgement, now: Timestamp) -> News {
-        self.verdicts.insert(id, judgement.verdict);
+        if self.verdicts.insert(id, judgement.verdict).is_none() {
+            self.go_on(id, key, now);
+        }
         if judgement.settled {
             self.take_deviations(id, key, uid, judgement, now);
         }
@@ -238,13 +288,34 @@ impl Guardianship {
         };
         // One that stays listed although nothing differs says why it is inexact.
         let corrected = judgement.verdict == Verdict::InSync && judgement.action != Action::Reported;
-        let until =
-            if corrected { now.checked_add(jiff::SignedDuration::try_from(self.guard.interval).unwrap_or_default()).ok() } else { None };
+        let until = if corrected { self.listed_until(now) } else { None };
         self.findings.insert(id, Listed { finding, until });
         if drifted && !repeated {
             self.last_drift_at = Some(now);
         }
         News { drift: drifted && !repeated }
+    }
+
+    /// Goes on with what an earlier hub reported of an object: since when, how often, and for how long a correction stays listed.
+    fn go_on(&mut self, id: StateId, key: &ObjectKey, now: Timestamp) {
+        let reference = object_ref(key, "");
+        let is_it = |finding: &Finding| {
+            let object = &finding.object;
+            (&object.kind, &object.namespace, &object.name, &object.api_version)
+                == (&reference.kind, &reference.namespace, &reference.name, &reference.api_version)
+        };
+        let Some(place) = self.earlier.iter().position(is_it) else { return };
+        let finding = self.earlier.swap_remove(place);
+        let is_corrected = finding.verdict == Verdict::InSync && finding.action != Action::Reported;
+        let until = finding.last_seen.filter(|_| is_corrected).and_then(|seen| self.listed_until(seen));
+        if until.is_none_or(|until| now < until) {
+            self.findings.entry(id).or_insert(Listed { finding, until });
+        }
+    }
+
+    /// Until when a correction stays listed.
+    fn listed_until(&self, corrected: Timestamp) -> Option<Timestamp> {
+        corrected.checked_add(jiff::SignedDuration::try_from(self.guard.interval).unwrap_or_default()).ok()
     }
 
     fn take_deviations(&mut self, id: StateId, key: &ObjectKey, uid: &str, judgement: &Judgement, now: Timestamp) {

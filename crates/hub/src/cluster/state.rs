@@ -70,8 +70,19 @@ pub struct ObjectState {
     pub seen: bool,
     /// It was once as this revision declares it.
     pub vouched: bool,
-    /// Ownership that a repair still has to move back to the release: the second of its two writes did not go through.
-    pub owed: Option<Arc<Move>>,
+    /// Ownership that a repair still has to move back to the release.
+    pub owed: Option<Arc<Owed>>,
+}
+
+/// The second of a repair's two writes, where it did not go through.
+#[derive(Clone, Debug)]
+pub struct Owed {
+    /// What it moves.
+    pub change: Move,
+    /// UID of the object.
+    pub uid: String,
+    /// The first write is known to have been made. An earlier process may have ended before it.
+    pub is_certain: bool,
 }
 
 impl ObjectState {
@@ -91,6 +102,16 @@ impl ObjectState {
         self.sight = None;
         self.in_sync = None;
         self.accepted = None;
+    }
+
+    /// Whether `other` holds the same as far as a restart is to find it again. A newer sight alone is not worth a write: an older one
+    /// explains as much.
+    pub fn is_kept_like(&self, other: &Self) -> bool {
+        let set = |state: &Self| state.owned.as_ref().map(Arc::as_ptr);
+        (self.desired, self.in_sync, self.seen, self.vouched) == (other.desired, other.in_sync, other.seen, other.vouched)
+            && self.accepted == other.accepted
+            && set(self) == set(other)
+            && self.sight.is_some() == other.sight.is_some()
     }
 
     /// What counts as in sync, where the object was judged before.

@@ -1,0 +1,233 @@
+//! The actor's part about what outlives it: taking up what an earlier process knew, and keeping what is known now.
+//!
+//! An object that was in sync when it was last judged is taken for in sync again once a fresh list shows that no owned path can have
+//! changed since: a restart asks nothing about it and reads nothing of it.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use holdfast_api::report::DeviationReason;
+use holdfast_engine::{
+    decide::Judgement,
+    object::Gvk,
+    owned::OwnedSet,
+    stored::{StoredAccepted, StoredSet},
+};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    actor::{Actor, Job},
+    guarded::Guarded,
+    memory::{Recalled, Written},
+    records::ReleaseName,
+    state::{ObjectState, StateId},
+};
+use crate::state_secrets::{
+    ClusterSecrets, Part, Plain, Stored, StoredContests, StoredId, StoredLedger, StoredObject, StoredObjects, plain_parts,
+};
+
+/// How long the last write may take when the hub stops.
+const LAST_WRITE: Duration = Duration::from_millis(800);
+
+impl Actor {
+    /// Takes up what an earlier process knew of an object; `None` where it knew nothing.
+    pub(super) fn recall(&mut self, release: &ReleaseName, id: StateId, guarded: &Guarded) -> Option<Recalled> {
+        let recalled = self.memory.recall(release, StoredId::of(&guarded.key))?;
+        self.shared.states.put(id, recalled.state.clone());
+        Some(recalled)
+    }
+
+    /// Judges what was recalled: by a fresh list where that can suffice, else one by one.
+    pub(super) fn start_recalled(&mut self, now: Instant) {
+        if self.awaiting.is_empty() || self.is_confirming || !self.may_judge() {
+            return;
+        }
+        self.is_confirming = true;
+        let kinds: Vec<Gvk> = self.kinds_of(self.awaiting.iter());
+        for gvk in kinds {
+            self.audits.insert(gvk, now);
+        }
+    }
+
+    fn kinds_of<'a>(&self, ids: impl Iterator<Item = &'a StateId>) -> Vec<Gvk> {
+        let slots = ids.filter_map(|id| self.objects.get(id));
+        let kinds = slots.filter_map(|slot| Some(Gvk::clone(&slot.claimants.first()?.1.key.gvk)));
+        kinds.collect::<std::collections::HashSet<_>>().into_iter().collect()
+    }
+
+    /// A fresh list of a kind holds these objects, unchanged as far as their owned paths go; `None` where there is no list.
+    pub(super) fn confirm(&mut self, gvk: &Gvk, unchanged: Option<&dyn Fn(StateId) -> bool>, now: Instant) {
+        let of_kind = |id: &&StateId| {
+            self.objects.get(*id).is_none_or(|slot| slot.claimants.first().is_none_or(|(_, guarded)| *guarded.key.gvk == *gvk))
+        };
+        let ids: Vec<StateId> = self.awaiting.iter().filter(of_kind).copied().collect();
+        for id in ids {
+            self.awaiting.remove(&id);
+            if !unchanged.is_some_and(|unchanged| unchanged(id)) || !self.take_for_in_sync(id, now) {
+                self.queue.push(id, now, now);
+            }
+        }
+        self.is_confirming = !self.awaiting.is_empty();
+    }
+
+    fn take_for_in_sync(&mut self, id: StateId, now: Instant) -> bool {
+        let Some((release, guarded)) = self.objects.get(&id).and_then(|slot| slot.claimants.first()).cloned() else { return false };
+        let in_sync = self.shared.states.get(id).filter(|state| state.desired == guarded.hash).and_then(|state| state.in_sync);
+        let is_judgeable = self.releases.get(&release).is_some_and(|known| known.judgeable().is_some());
+        let Some(in_sync) = in_sync.filter(|_| is_judgeable && self.claims.others(id, &release).is_empty()) else { return false };
+        self.take_in(id, &release, &guarded, "", &Judgement::unchanged(in_sync), now);
+        true
+    }
+
+    /// Something changed that a restart is to find again.
+    pub(super) fn remember(&mut self) {
+        if self.secrets.is_some() {
+            self.memory.touch(Instant::now());
+        }
+    }
+
+    pub(super) fn start_keeping(&mut self, now: Instant) {
+        if self.memory.next().is_none_or(|at| at > now) {
+            return;
+        }
+        let Some(keeping) = self.keeping() else { return };
+        self.jobs.push(Box::pin(async move { Job::Kept(keeping.await) }));
+    }
+
+    fn keeping(&mut self) -> Option<impl Future<Output = Written> + use<>> {
+        let secrets = self.secrets.clone()?;
+        let parts = self.snapshot();
+        let (changed, gone) = self.memory.begin(parts);
+        Some(keep(secrets, changed, gone))
+    }
+
+    pub(super) fn kept(&mut self, written: &Written) {
+        if self.memory.written(written, Instant::now())
+            && let Some(reason) = written.failure
+        {
+            tracing::warn!(cluster = %self.name, reason, "what is known of the cluster cannot be kept");
+        }
+    }
+
+    /// The last write when the hub stops.
+    pub(super) async fn keep_last(&mut self) {
+        if !self.memory.is_touched() {
+            return;
+        }
+        if let Some(keeping) = self.keeping()
+            && let Ok(written) = timeout(LAST_WRITE, keeping).await
+        {
+            self.kept(&written);
+        }
+    }
+
+    /// Everything that a restart is to find again.
+    fn snapshot(&mut self) -> Vec<Plain> {
+        if self.book.complete {
+            let (book, guarded) = (&self.book, &self.releases);
+            self.memory.keep_releases(|release| guarded.contains_key(release) || book.has(release));
+        }
+        let mut lists = Lists::default();
+        let mut objects = Vec::with_capacity(self.objects.len());
+        let mut contests = StoredContests::default();
+        for (id, slot) in &self.objects {
+            let Some((release, guarded)) = slot.claimants.first() else { continue };
+            let stored_id = StoredId::of(&guarded.key);
+            if let Some(state) = self.shared.states.get(*id) {
+                let (uid, normalized, shown) =
+                    self.releases.get(release).map(|known| known.kept_deviations(*id)).unwrap_or_default();
+                let object = StoredObject { uid, normalized, shown, ..stored_object(&mut lists, stored_id, release, &state) };
+                objects.push(object);
+            }
+            if let Some(ledger) = self.ledgers.get(id) {
+                contests.ledgers.push((stored_id, StoredLedger::from(ledger)));
+            }
+        }
+        for (release, object, owned) in self.memory.waiting() {
+            let set = owned.map(|owned| lists.set(owned));
+            objects.push(StoredObject { release: lists.release(release), set, ..object.clone() });
+        }
+        contests.ledgers.extend(self.memory.waiting_ledgers().map(|(id, ledger)| (id, ledger.clone())));
+        let not_empty = |release: &&ReleaseName| {
+            self.releases.get(*release).map_or_else(|| self.memory.was_not_empty(release), |known| known.was_not_empty())
+        };
+        let releases = self.releases.keys().chain(self.memory.not_empty().filter(|release| !self.releases.contains_key(*release)));
+        contests.not_empty = releases.filter(not_empty).map(|release| (release.namespace.clone(), release.name.clone())).collect();
+        plain_parts(StoredObjects { releases: lists.releases, sets: lists.sets, objects }, contests)
+    }
+}
+
+/// Whether a fresh list can suffice for an object that was recalled: everything that was accepted there is the server's own doing, so
+/// nothing beside the object can have changed that.
+pub(super) fn can_be_confirmed(state: &ObjectState, desired: &Guarded) -> bool {
+    let of_the_server = |reason: DeviationReason| matches!(reason, DeviationReason::Normalized | DeviationReason::Admission);
+    state.desired == desired.hash
+        && state.owed.is_none()
+        && state.sight.is_some()
+        && state.in_sync.is_some()
+        && state.accepted.as_ref().is_some_and(|all| all.iter().all(|accepted| of_the_server(accepted.reason)))
+}
+
+/// Each release and owned set once.
+#[derive(Default)]
+struct Lists {
+    releases: Vec<(String, String)>,
+    release_places: HashMap<ReleaseName, u32>,
+    sets: Vec<StoredSet>,
+    set_places: HashMap<*const OwnedSet, u32>,
+}
+
+impl Lists {
+    fn release(&mut self, release: &ReleaseName) -> u32 {
+        if let Some(place) = self.release_places.get(release) {
+            return *place;
+        }
+        let place = u32::try_from(self.releases.len()).unwrap_or(u32::MAX);
+        self.releases.push((release.namespace.clone(), release.name.clone()));
+        self.release_places.insert(release.clone(), place);
+        place
+    }
+
+    fn set(&mut self, set: &Arc<OwnedSet>) -> u32 {
+        // Equal sets are one: they were interned.
+        *self.set_places.entry(Arc::as_ptr(set)).or_insert_with(|| {
+            self.sets.push(StoredSet::from(&**set));
+            u32::try_from(self.sets.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+fn stored_object(lists: &mut Lists, id: StoredId, release: &ReleaseName, state: &ObjectState) -> StoredObject {
+    StoredObject {
+        id,
+        release: lists.release(release),
+        desired: state.desired.into(),
+        set: state.owned.as_ref().map(|owned| lists.set(owned)),
+        sight: state.sight.map(|sight| sight.stored()),
+        in_sync: state.in_sync.map(Into::into),
+        accepted: state.accepted.as_ref().map(|all| all.iter().map(StoredAccepted::from).collect()),
+        seen: state.seen,
+        vouched: state.vouched,
+        uid: String::new(),
+        normalized: 0,
+        shown: Vec::new(),
+    }
+}
+
+async fn keep(secrets: ClusterSecrets, changed: Vec<(Plain, Option<String>)>, gone: Vec<Part>) -> Written {
+    let mut written = Written::default();
+    for (plain, version) in changed {
+        let content = holdfast_engine::canonical::Digest::of_bytes(&plain.bytes);
+        match secrets.write(&plain, version).await {
+            Ok(version) => written.stored.push((plain.part, Stored { version, content: Some(content) })),
+            Err(failure) => written.failure = Some(failure.as_str()),
+        }
+    }
+    // What replaces them is stored by now, or nothing is removed.
+    for part in gone.into_iter().filter(|_| written.failure.is_none()).collect::<Vec<_>>() {
+        match secrets.remove(part).await {
+            Ok(()) => written.removed.push(part),
+            Err(failure) => written.failure = Some(failure.as_str()),
+        }
+    }
+    written
+}
