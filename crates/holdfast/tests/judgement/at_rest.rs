@@ -102,19 +102,11 @@ async fn lists(world: &World) -> u64 {
     counts.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-fn report_versions(reports: &str) -> Vec<(String, String)> {
-    let list: Value = serde_json::from_str(reports).unwrap();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    list["items"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|report| (text(&report["metadata"]["name"]), text(&report["metadata"]["resourceVersion"])))
-        .collect()
-}
-
-async fn reports(case: &Case) -> Vec<(String, String)> {
-    report_versions(&case.world.mgmt.kubectl(&["get", "driftreports", "-n", case.namespace(), "-o", "json"]).await.unwrap())
+/// Status and resource version of every report.
+async fn reports(case: &Case) -> Vec<(Value, Value)> {
+    let list = case.world.mgmt.kubectl(&["get", "driftreports", "-n", case.namespace(), "-o", "json"]).await.unwrap();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    list["items"].as_array().unwrap().iter().map(|report| (report["status"].clone(), report["metadata"]["resourceVersion"].clone())).collect()
 }
 
 #[tokio::test]
@@ -167,8 +159,10 @@ async fn d15_at_rest_among_busy_neighbours() {
     let gets = calls.gets().filter(|call| call.resource != "secrets");
     // Somebody wrote beside these, which is looked at once a minute.
     assert!(gets.iter().all(|call| call.name.ends_with("-leader") || call.name.ends_with("-lease")), "{gets}");
-    case.stays_quiet().await;
+    // A report that is to be written is written within a second.
+    sleep(2 * BEAT).await;
     assert_eq!(reports(&case).await, reports_before, "a report was written although nothing changed");
+    case.stays_quiet().await;
 }
 
 /// A hub that starts anew writes and asks nothing. Answers with the calls it made.

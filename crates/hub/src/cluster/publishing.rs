@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     actor::{Actor, Slot},
-    source::{Contact, Guardianship, fresh, reachable},
+    source::{Contact, Guardianship, JUDGED_WITHIN, fresh, reachable},
 };
 use crate::{
     fleet_view::Gate,
@@ -80,7 +80,7 @@ impl Actor {
     }
 
     /// Hands in the report about the cluster itself, and the figures.
-    pub(super) fn publish_cluster(&self) {
+    pub(super) fn publish_cluster(&mut self) {
         let now = self.shared.clock.now();
         let state = match (self.contact.unreachable, self.entry.gate) {
             (Some(_), _) => ClusterState::Unreachable,
@@ -120,7 +120,23 @@ impl Actor {
             summary,
             ..DriftReportStatus::default()
         };
-        self.shared.reports.publish(ReportKey::cluster(&self.name), self.entry.owner.clone(), status);
+        if self.withholds_cluster_report() {
+            self.flush_by(self.started + JUDGED_WITHIN);
+        } else {
+            self.shared.reports.publish(ReportKey::cluster(&self.name), self.entry.owner.clone(), status);
+        }
+    }
+
+    /// A start knows less than the stored report says, for a moment.
+    fn withholds_cluster_report(&self) -> bool {
+        !self.is_all_judged()
+            && self.contact.unreachable.is_none()
+            && Instant::now() < self.started + JUDGED_WITHIN
+            && self.shared.reports.stored(&ReportKey::cluster(&self.name)).is_some()
+    }
+
+    fn is_all_judged(&self) -> bool {
+        self.book.complete && self.releases.values().all(|known| known.load_error.is_some() || known.is_judged())
     }
 
     fn cluster_conditions(&self, summary: &Summary) -> Vec<Condition> {
@@ -131,7 +147,7 @@ impl Actor {
             Condition::new("InSync", Truth::Unknown, "ClusterUnreachable", "the cluster cannot be reached", now)
         } else if bad > 0 {
             Condition::new("InSync", Truth::False, Verdict::Drifted.as_str(), message, now)
-        } else if !self.book.complete || self.releases.values().any(|known| known.load_error.is_none() && !known.is_judged()) {
+        } else if !self.is_all_judged() {
             // Nothing known is not nothing wrong.
             Condition::new("InSync", Truth::Unknown, "Stale", "not every release has been judged yet", now)
         } else if summary.unknown > 0 {

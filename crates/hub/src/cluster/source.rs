@@ -36,7 +36,7 @@ use crate::{policy::Guard, state_secrets::StoredShown};
 mod tests;
 
 /// A report waits this long for the first judgements of its objects.
-const JUDGED_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const JUDGED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A release under guard.
 #[derive(Debug)]
