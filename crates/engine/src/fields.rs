@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    manager::{self, Operation, Writer},
+    manager::{self, Entry, Operation, Writer},
     owned::OwnedSet,
     path::{Path, Segment},
+    project,
 };
 
 /// Which ownership a repair moves.
@@ -20,6 +21,9 @@ pub struct Move {
     pub paths: OwnedSet,
     /// Items that no longer exist after the repair; every entry loses them.
     pub gone: Vec<Path>,
+    /// What an applying release's manager held before the repair by other writes than applies. The first write of the repair is such a
+    /// write: it adds to that entry, and the second takes it away again.
+    pub kept: OwnedSet,
     /// Paths that belong to nobody: server defaults that whoever created the object anew was given. Every other entry of the object
     /// itself loses them.
     pub released: OwnedSet,
@@ -35,7 +39,11 @@ pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
         let is_whole = text("subresource").is_empty();
         let is_target = is_whole && !found && text("manager") == change.to.manager && text("operation") == change.to.operation.as_str();
         let fields = OwnedSet::from_fields_v1(entry.get("fieldsV1").unwrap_or(&Value::Null));
-        let mut next = fields.clone();
+        let is_first_write = is_whole
+            && change.to.operation == Operation::Apply
+            && text("operation") == Operation::Update.as_str()
+            && text("manager") == change.to.manager;
+        let mut next = if is_first_write { intersection(&fields, &change.kept) } else { fields.clone() };
         for path in &change.gone {
             next.remove_tree(path);
         }
@@ -58,7 +66,7 @@ pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
         }
         out.push(entry);
     }
-    if !found {
+    if !found && !change.paths.is_empty() {
         out.push(json!({
             "manager": change.to.manager,
             "operation": change.to.operation.as_str(),
@@ -71,17 +79,36 @@ pub fn moved(before: &Value, change: &Move, now: Timestamp) -> Value {
     Value::Array(out)
 }
 
-/// What is left of a repair that a process began and may not have ended: the part of `change` that the release holds the way the first
-/// write left it. `None` where that write was never made, or the second was.
-pub fn unfinished(live: &Value, change: &Move) -> Option<Move> {
-    let entries = manager::entries(live);
-    let left = entries.iter().find(|entry| {
-        entry.manager == change.to.manager && entry.operation == Operation::Update && entry.subresource.is_empty()
-    })?;
-    let (mut elsewhere, mut paths) = (change.paths.clone(), change.paths.clone());
-    elsewhere.subtract(&left.fields);
-    paths.subtract(&elsewhere);
-    (!paths.is_empty()).then(|| Move { paths, ..change.clone() })
+/// What a repair may hold by the first of its two writes alone.
+pub fn kept_by(entries: &[Entry], writer: &Writer) -> OwnedSet {
+    let first_write = Writer { manager: writer.manager.clone(), operation: Operation::Update };
+    if *writer == first_write {
+        return OwnedSet::default();
+    }
+    entries.iter().find(|entry| first_write.wrote(entry)).map(|entry| entry.fields.clone()).unwrap_or_default()
+}
+
+/// What is left to do of a repair that an earlier process began and may not have ended; `None` where its first write was never made, or
+/// its second was. Where somebody wrote since, only what the first write left is moved: the rest may be theirs.
+pub fn unfinished(live: &Value, change: &Move, desired: &Value) -> Option<Move> {
+    let held = kept_by(&manager::entries(live), &change.to);
+    let differences = project::differences(&change.paths, live, desired);
+    if !change.kept.covers(&held) {
+        let mut paths = change.paths.clone();
+        for theirs in differences.iter().filter(|difference| !held.has(&difference.path)) {
+            paths.remove_tree(&theirs.path);
+        }
+        return Some(Move { paths, ..change.clone() });
+    }
+    let entries = live.pointer("/metadata/managedFields");
+    (differences.is_empty() && entries != Some(&moved(live, change, Timestamp::UNIX_EPOCH))).then(|| change.clone())
+}
+
+fn intersection(one: &OwnedSet, other: &OwnedSet) -> OwnedSet {
+    let (mut outside, mut inside) = (one.clone(), one.clone());
+    outside.subtract(other);
+    inside.subtract(&outside);
+    inside
 }
 
 /// What the release's entry gains. Who applied a Secret with `stringData` holds that name and never `data`, where the
@@ -99,7 +126,6 @@ fn gained(held: &OwnedSet, paths: &OwnedSet) -> OwnedSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::Operation;
 
     #[test]
     fn repaired_paths_go_home_and_emptied_entries_vanish() {
@@ -113,6 +139,7 @@ mod tests {
             to: Writer { manager: "helm".into(), operation: Operation::Apply },
             paths: OwnedSet::from_fields_v1(&port(80)),
             gone: OwnedSet::from_fields_v1(&port(81)).paths().into_iter().take(1).collect(),
+            kept: OwnedSet::default(),
             released: OwnedSet::default(),
         };
         assert_eq!(
@@ -131,6 +158,7 @@ mod tests {
             to: Writer { manager: "helm".into(), operation: Operation::Update },
             paths: OwnedSet::from_fields_v1(&json!({"f:data": {"f:k": {}}})),
             gone: Vec::new(),
+            kept: OwnedSet::default(),
             released: OwnedSet::default(),
         };
         let entries = moved(&json!({"apiVersion": "v1", "metadata": {}}), &change, Timestamp::UNIX_EPOCH);
@@ -148,6 +176,7 @@ mod tests {
             to: Writer { manager: "helm".into(), operation: Operation::Apply },
             paths: OwnedSet::from_fields_v1(&json!({"f:spec": {"f:image": {}}})),
             gone: Vec::new(),
+            kept: OwnedSet::default(),
             released: OwnedSet::from_fields_v1(&json!({"f:spec": {"f:paused": {}}})),
         };
         let entries = moved(&before, &change, Timestamp::UNIX_EPOCH);
@@ -166,11 +195,56 @@ mod tests {
             to: Writer { manager: "helm".into(), operation: Operation::Apply },
             paths: OwnedSet::from_fields_v1(&json!({"f:data": {"f:p": {}}})),
             gone: Vec::new(),
+            kept: OwnedSet::default(),
             released: OwnedSet::default(),
         };
         assert_eq!(
             moved(&before, &change, Timestamp::UNIX_EPOCH),
             json!([{"manager": "helm", "operation": "Apply", "fieldsV1": {"f:stringData": {"f:p": {}}}}])
         );
+    }
+
+    #[test]
+    fn what_a_process_left_half_done_is_finished() {
+        let apply = |fields: &Value| json!({"manager": "helm", "operation": "Apply", "fieldsV1": fields});
+        let update = |manager: &str, fields: &Value| json!({"manager": manager, "operation": "Update", "fieldsV1": fields});
+        let object = |color: &str, entries: &[Value]| json!({"data": {"color": color}, "metadata": {"managedFields": entries}});
+        let desired = json!({"data": {"color": "blue"}});
+        let (color, other, both) =
+            (json!({"f:data": {"f:color": {}}}), json!({"f:data": {"f:x": {}}}), json!({"f:data": {"f:color": {}, "f:x": {}}}));
+        let change = Move {
+            to: Writer { manager: "helm".into(), operation: Operation::Apply },
+            paths: OwnedSet::from_fields_v1(&color),
+            gone: Vec::new(),
+            kept: OwnedSet::from_fields_v1(&other),
+            released: OwnedSet::default(),
+        };
+        let finished = [apply(&color), update("helm", &other)];
+        let cases = [
+            ("never begun", object("red", &[update("helm", &other), update("edit", &color)]), None),
+            ("half done", object("blue", &[update("helm", &both)]), Some(&color)),
+            (
+                "half done, then somebody took the path",
+                object("red", &[update("helm", &json!({"f:data": {"f:y": {}}})), update("edit", &color)]),
+                Some(&other),
+            ),
+            ("applied, not moved", object("blue", &[apply(&color), update("helm", &other), update("edit", &color)]), Some(&color)),
+            ("finished", object("blue", &finished), None),
+        ];
+        for (what, live, left) in cases {
+            let found = unfinished(&live, &change, &desired);
+            assert_eq!(found.is_some(), left.is_some(), "{what}");
+            let Some(found) = found else { continue };
+            let entries = moved(&live, &found, Timestamp::UNIX_EPOCH);
+            if left == Some(&color) {
+                let fields = |operation: &str| {
+                    let all = entries.as_array().into_iter().flatten();
+                    all.filter(|entry| entry["operation"] == operation).map(|entry| entry["fieldsV1"].clone()).collect::<Vec<_>>()
+                };
+                assert_eq!((fields("Apply"), fields("Update")), (vec![color.clone()], vec![other.clone()]), "{what}");
+            } else {
+                assert_eq!(entries, json!([update("edit", &color)]), "{what}: what the first write left goes, theirs stays");
+            }
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     assess::Assessment,
     case::{Case, Desired},
     collateral,
-    fields::Move,
+    fields::{self, Move},
     manager::{self, Entry, Operation, Writer},
     owned::OwnedSet,
     patch::{self, Op},
@@ -80,7 +80,7 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     let paths: Vec<Path> = assessment.drifts.iter().map(|drift| drift.path.clone()).collect();
     // Somebody deleted and re-created the object: its creator holds every field the release used to hold.
     let taken_over = is_taken_over(&entries, &writer);
-    let takeover = || takeover(case, owned, assessment, &writer, renamed_away.clone());
+    let takeover = || takeover(case, owned, assessment, (&entries, &writer), renamed_away.clone());
     let is_apply = writer.operation == Operation::Apply;
     let as_declared = assessment
         .drifts
@@ -100,7 +100,8 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     let then = match (is_apply, taken_over) {
         (_, true) => Some(takeover()),
         (true, false) => {
-            Some(Move { to: writer.clone(), paths: below(owned, &paths), gone: renamed_away.clone(), released: OwnedSet::default() })
+            let kept = fields::kept_by(&entries, &writer);
+            Some(Move { to: writer.clone(), paths: below(owned, &paths), gone: renamed_away.clone(), kept, released: OwnedSet::default() })
         }
         (false, false) => None,
     };
@@ -152,7 +153,7 @@ fn below(owned: &OwnedSet, paths: &[Path]) -> OwnedSet {
 /// Gives the release what it would hold had it created the object itself, except what belongs to somebody else with good
 /// reason. The dry-run create tells what the server hands to a creator beyond the declared fields: a client-side release
 /// holds these defaults, with a server-side one nobody does.
-fn takeover(case: &Case<'_>, owned: &OwnedSet, assessment: &Assessment, writer: &Writer, gone: Vec<Path>) -> Move {
+fn takeover(case: &Case<'_>, owned: &OwnedSet, assessment: &Assessment, (entries, writer): (&[Entry], &Writer), gone: Vec<Path>) -> Move {
     let mut paths = owned.clone();
     let mut released = match case.create {
         Answer::Given(created) => manager::entries(created)
@@ -176,7 +177,8 @@ fn takeover(case: &Case<'_>, owned: &OwnedSet, assessment: &Assessment, writer: 
         name_as_written(case.desired, &mut paths, &mut released);
     }
     released.subtract(&paths);
-    Move { to: writer.clone(), paths, gone, released }
+    let kept = fields::kept_by(entries, writer);
+    Move { to: writer.clone(), paths, gone, kept, released }
 }
 
 /// Who applies a Secret with `stringData` holds that name; nobody holds the `data` that the server makes of it.

@@ -150,6 +150,7 @@ pub struct StoredMove {
     applies: bool,
     paths: StoredSet,
     gone: Vec<StoredPath>,
+    kept: StoredSet,
     released: StoredSet,
 }
 
@@ -160,6 +161,7 @@ impl From<&Move> for StoredMove {
             applies: change.to.operation == Operation::Apply,
             paths: (&change.paths).into(),
             gone: change.gone.iter().map(StoredPath::from).collect(),
+            kept: (&change.kept).into(),
             released: (&change.released).into(),
         }
     }
@@ -173,6 +175,7 @@ impl StoredMove {
             to: Writer { manager: self.manager.clone(), operation },
             paths: self.paths.restore()?,
             gone: self.gone.iter().map(StoredPath::restore).collect::<Option<_>>()?,
+            kept: self.kept.restore()?,
             released: self.released.restore()?,
         })
     }
@@ -222,7 +225,9 @@ mod tests {
             assert!(ledger.held(&path, at(5)).is_some(), "the fifth correction holds it");
             assert_eq!(restored.held(&path, at(5)), ledger.held(&path, at(5)));
             // The next probe that has to correct doubles the wait on both sides.
-            assert!(ledger.record(&path, Digest::of(&json!(9)), at(14), None) && restored.record(&path, Digest::of(&json!(9)), at(14), None));
+            assert!(
+                ledger.record(&path, Digest::of(&json!(9)), at(14), None) && restored.record(&path, Digest::of(&json!(9)), at(14), None)
+            );
             assert_eq!(restored.held(&path, at(15)), ledger.held(&path, at(15)));
         }
     }
@@ -243,9 +248,11 @@ mod tests {
             to: Writer { manager: "helm".to_owned(), operation: Operation::Apply },
             paths: OwnedSet::default(),
             gone: paths(),
+            kept: OwnedSet::from_fields_v1(&json!({"f:spec": {"f:paused": {}}})),
             released: OwnedSet::from_fields_v1(&json!({"f:spec": {"f:clusterIP": {}}})),
         };
-        change.paths = OwnedSet::from_fields_v1(&json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}}));
+        change.paths =
+            OwnedSet::from_fields_v1(&json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}}}}}));
         let stored = reread(&StoredMove::from(&change));
         assert_eq!(stored.restore(), Some(change));
         let broken = StoredMove { paths: StoredSet("{".to_owned()), ..stored };

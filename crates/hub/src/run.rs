@@ -158,7 +158,8 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
         let statuses = Arc::clone(&statuses);
         async move { Err(statuses.run().await) }
     });
-    let (left, sweeper) = (Arc::new(Notify::new()), Arc::new(Sweeper { secrets, namespace: options.namespace, fleet: receivers.view.clone() }));
+    let (left, sweeper) =
+        (Arc::new(Notify::new()), Arc::new(Sweeper { secrets, namespace: options.namespace, fleet: receivers.view.clone() }));
     let has_left = Arc::clone(&left);
     supervisor.spawn(Task::new("state-sweep").restart(BackoffPolicy::WATCH), move |_| {
         let (sweeper, left) = (Arc::clone(&sweeper), Arc::clone(&left));
@@ -167,7 +168,9 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let clusters = supervisor.child("clusters");
     let view = receivers.view;
     let looked_after = clusters.clone();
-    supervisor.spawn(Task::new("registry").essential(), move |_| registry(Arc::clone(&shared), view.clone(), clusters.clone(), Arc::clone(&has_left)));
+    supervisor.spawn(Task::new("registry").essential(), move |_| {
+        registry(Arc::clone(&shared), view.clone(), clusters.clone(), Arc::clone(&has_left))
+    });
 
     // Cancel-safe: both only wait.
     tokio::select! {

@@ -106,7 +106,12 @@ async fn lists(world: &World) -> u64 {
 async fn reports(case: &Case) -> Vec<(Value, Value)> {
     let list = case.world.mgmt.kubectl(&["get", "driftreports", "-n", case.namespace(), "-o", "json"]).await.unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
-    list["items"].as_array().unwrap().iter().map(|report| (report["status"].clone(), report["metadata"]["resourceVersion"].clone())).collect()
+    list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|report| (report["status"].clone(), report["metadata"]["resourceVersion"].clone()))
+        .collect()
 }
 
 #[tokio::test]

@@ -139,6 +139,13 @@ impl World {
         started.elapsed()
     }
 
+    /// Ends the hub as a crash does: nothing is finished.
+    pub fn kill_hub(&mut self) {
+        let mut hub = self.hub.take().unwrap();
+        hub.process.kill().unwrap();
+        hub.process.wait().unwrap();
+    }
+
     /// What the hub has logged so far.
     pub fn log(&self) -> String {
         let path = self.mgmt.dir().join("hubs").join(format!("{}.log", self.namespace));

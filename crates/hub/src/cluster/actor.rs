@@ -51,7 +51,7 @@ use crate::{
     fleet_view::{ClusterEntry, ClusterName, FleetView, Gate},
     policy::PolicySet,
     reports::ReportKey,
-    state_secrets::ClusterSecrets,
+    state_secrets::{ClusterSecrets, StoredStanding},
 };
 
 /// Judgements that run at the same time on one cluster: each has at most two requests open.
@@ -182,8 +182,10 @@ pub(super) struct Actor {
     pub(super) afresh: HashSet<StateId>,
     pub(super) secrets: Option<ClusterSecrets>,
     pub(super) memory: Memory,
-    /// Objects that were in sync when an earlier process ended, until a fresh list shows that they still are.
+    /// Objects that an earlier process has judged, until a fresh list shows whether that still holds.
     pub(super) awaiting: HashSet<StateId>,
+    /// What was found of those that were not.
+    pub(super) standing: HashMap<StateId, StoredStanding>,
     /// The lists for them are on their way.
     pub(super) is_confirming: bool,
     /// Until when ignore rules that ended were noticed.
@@ -214,7 +216,8 @@ pub struct Last {
 
 /// Runs a connected cluster until it is released, must be connected anew, or is told to stop.
 pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop: &CancellationToken) -> Last {
-    let Start { shared, entry, credentials, policies, cluster, uid, client, secrets, memory, discovery, mut watching, mut deliveries } = start;
+    let Start { shared, entry, credentials, policies, cluster, uid, client, secrets, memory, discovery, mut watching, mut deliveries } =
+        start;
     let now = Instant::now();
     let catalog = discovery.catalog();
     let has_scalers = watching.start(&catalog);
@@ -253,6 +256,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         secrets,
         memory,
         awaiting: HashSet::new(),
+        standing: HashMap::new(),
         is_confirming: false,
         rules_checked,
         queue: Queue::default(),

@@ -287,7 +287,8 @@ impl Inquiry<'_> {
         let may_write = self.context.permit == Permit::Write && self.context.leave.as_ref().is_some_and(Leave::holds);
         let Some(Ok(live)) = &self.facts.live else { return None };
         let owed = self.state.owed.clone().filter(|_| may_write)?;
-        let change = if owed.is_certain { Some(owed.change.clone()) } else { fields::unfinished(live, &owed.change) };
+        let change =
+            if owed.is_certain { Some(owed.change.clone()) } else { fields::unfinished(live, &owed.change, &self.guarded.desired().value) };
         let is_same = live.pointer("/metadata/uid").and_then(Value::as_str) == Some(&owed.uid);
         let Some(change) = change.filter(|_| is_same) else {
             self.fulfil().await;

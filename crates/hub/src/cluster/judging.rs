@@ -233,13 +233,26 @@ impl Actor {
     }
 
     /// Takes a judgement into the report, and tells who wants to know.
-    pub(super) fn take_in(&mut self, id: StateId, release: &ReleaseName, guarded: &Guarded, uid: &str, judgement: &Judgement, noticed: Instant) {
+    pub(super) fn take_in(
+        &mut self,
+        id: StateId,
+        release: &ReleaseName,
+        guarded: &Guarded,
+        uid: &str,
+        judgement: &Judgement,
+        noticed: Instant,
+    ) {
         let now = self.shared.clock.now();
         let Some(known) = self.releases.get_mut(release) else { return };
         self.awaiting.remove(&id);
+        self.standing.remove(&id);
+        let verdict_before = known.verdict(id);
         let admission_before = known.admission_paths(id);
         let news = known.judged(id, &guarded.key, uid, judgement, now);
         let admission: Vec<String> = known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path)).collect();
+        if news.drift || verdict_before != Some(judgement.verdict) {
+            self.remember();
+        }
         let key = self.report_key(release);
         let emit = |reason, note: String| {
             self.shared.events.emit(Happening {
@@ -319,13 +332,18 @@ impl Actor {
         };
         if waits {
             let tries = self.retries.entry(id).or_default();
-            let wait = doubling(FIRST_RETRY, *tries, LAST_RETRY);
+            let wait = retry_after(*tries);
             *tries = tries.saturating_add(1);
             self.queue.push(id, now + wait, now);
         } else {
             self.retries.remove(&id);
         }
     }
+}
+
+/// How long a write that was tried in vain `tries` times before waits.
+pub(super) fn retry_after(tries: u32) -> Duration {
+    doubling(FIRST_RETRY, tries, LAST_RETRY)
 }
 
 fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<Ignore> {

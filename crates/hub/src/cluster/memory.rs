@@ -15,7 +15,7 @@ use super::{
     sight::Sight,
     state::{ObjectState, Owed},
 };
-use crate::state_secrets::{Kept, Part, Plain, Stored, StoredId, StoredIntent, StoredLedger, StoredObject, StoredShown};
+use crate::state_secrets::{Kept, Part, Plain, Stored, StoredId, StoredIntent, StoredLedger, StoredObject, StoredShown, StoredStanding};
 
 /// A change is kept this long after it, so that a burst is one write.
 const GATHER: Duration = Duration::from_secs(2);
@@ -62,6 +62,8 @@ pub struct Recalled {
     pub uid: String,
     /// Accepted differences that are only counted.
     pub normalized: u32,
+    /// What was found, where that was not in sync.
+    pub standing: Option<StoredStanding>,
 }
 
 /// How keeping the parts of a cluster went.
@@ -81,8 +83,7 @@ impl Memory {
         let mut waiting = HashMap::new();
         for share in kept.objects {
             let sets: Vec<Option<Arc<OwnedSet>>> = share.sets.iter().map(|set| set.restore().map(&intern)).collect();
-            let releases: Vec<ReleaseName> =
-                share.releases.into_iter().map(|(namespace, name)| ReleaseName { namespace, name }).collect();
+            let releases: Vec<ReleaseName> = share.releases.into_iter().map(|(namespace, name)| ReleaseName { namespace, name }).collect();
             for object in share.objects {
                 let Some(release) = at(&releases, object.release).cloned() else { continue };
                 let owned = object.set.and_then(|set| at(&sets, set).cloned().flatten());
@@ -103,14 +104,14 @@ impl Memory {
     pub fn recall(&mut self, release: &ReleaseName, id: StoredId) -> Option<Recalled> {
         let waiting = self.waiting.remove(&id).filter(|waiting| waiting.release == *release)?;
         let (ledger, intent) = (self.ledgers.remove(&id), self.intents.remove(&id));
-        let Waiting { object, owned, .. } = waiting;
+        let (object, owned) = (&waiting.object, waiting.owned);
         let owed = intent.and_then(|intent| {
             let change = intent.change.restore()?;
             Some(Arc::new(Owed { change, uid: intent.uid, is_certain: false }))
         });
         // A set that cannot be read takes with it what was judged by it.
         let is_whole = owned.is_some() == object.set.is_some();
-        let accepted = object.accepted.filter(|_| is_whole);
+        let accepted = object.accepted.as_ref().filter(|_| is_whole);
         let accepted = accepted.and_then(|all| all.iter().map(|accepted| accepted.restore()).collect::<Option<Box<[_]>>>());
         let state = ObjectState {
             desired: object.desired.into(),
@@ -123,7 +124,8 @@ impl Memory {
             owed,
         };
         let ledger = ledger.map(|ledger| ledger.restore());
-        Some(Recalled { state, ledger, shown: object.shown, uid: object.uid, normalized: object.normalized })
+        let Waiting { object, .. } = waiting;
+        Some(Recalled { state, ledger, shown: object.shown, uid: object.uid, normalized: object.normalized, standing: object.standing })
     }
 
     /// Whether an earlier process saw a revision of the release that declared something.

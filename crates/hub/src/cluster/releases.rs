@@ -186,8 +186,9 @@ impl Actor {
             if known.is_none() {
                 self.shared.states.put(id, ObjectState::new(object.hash));
             }
-            if found.as_ref().is_some_and(|found| can_be_confirmed(&found.state, &object)) {
+            if let Some(found) = found.as_ref().filter(|found| can_be_confirmed(found, &object)) {
                 self.awaiting.insert(id);
+                self.standing.extend(found.standing.clone().map(|standing| (id, standing)));
                 self.is_confirming = false;
             } else if known.is_none_or(|known| known.desired != object.hash) || guardianship.verdict(id).is_none() {
                 self.awaiting.remove(&id);
@@ -246,6 +247,7 @@ impl Actor {
                 self.skipped.remove(&id);
                 self.afresh.remove(&id);
                 self.awaiting.remove(&id);
+                self.standing.remove(&id);
                 self.passed.remove(&id);
             }
             // That the object was seen with one release's metadata says nothing for the next one that claims it.

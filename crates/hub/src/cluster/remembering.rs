@@ -5,28 +5,33 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use holdfast_api::report::DeviationReason;
+use holdfast_api::report::{DeviationReason, Finding, Verdict};
 use holdfast_engine::{
+    canonical::Digest,
     decide::Judgement,
     object::Gvk,
     owned::OwnedSet,
-    stored::{StoredAccepted, StoredSet},
+    stored::{StoredAccepted, StoredDigest, StoredSet},
 };
 use tokio::time::{Instant, timeout};
 
 use super::{
     actor::{Actor, Job},
     guarded::Guarded,
+    judging::retry_after,
     memory::{Recalled, Written},
     records::ReleaseName,
+    source::Guardianship,
     state::{ObjectState, StateId},
 };
 use crate::state_secrets::{
-    ClusterSecrets, Part, Plain, Stored, StoredContests, StoredId, StoredLedger, StoredObject, StoredObjects, plain_parts,
+    ClusterSecrets, Part, Plain, Stored, StoredContests, StoredId, StoredLedger, StoredObject, StoredObjects, StoredStanding, plain_parts,
 };
 
 /// How long the last write may take when the hub stops.
 const LAST_WRITE: Duration = Duration::from_millis(800);
+/// Bytes of the longest finding that is kept.
+const MOST_KEPT: usize = 8 << 10;
 
 impl Actor {
     /// Takes up what an earlier process knew of an object; `None` where it knew nothing.
@@ -71,11 +76,47 @@ impl Actor {
 
     fn take_for_in_sync(&mut self, id: StateId, now: Instant) -> bool {
         let Some((release, guarded)) = self.objects.get(&id).and_then(|slot| slot.claimants.first()).cloned() else { return false };
-        let in_sync = self.shared.states.get(id).filter(|state| state.desired == guarded.hash).and_then(|state| state.in_sync);
-        let is_judgeable = self.releases.get(&release).is_some_and(|known| known.judgeable().is_some());
-        let Some(in_sync) = in_sync.filter(|_| is_judgeable && self.claims.others(id, &release).is_empty()) else { return false };
-        self.take_in(id, &release, &guarded, "", &Judgement::unchanged(in_sync), now);
+        let Some(known) = self.releases.get(&release).filter(|known| known.judgeable().is_some()) else { return false };
+        let Some(state) = self.shared.states.get(id).filter(|state| state.desired == guarded.hash) else { return false };
+        if !self.claims.others(id, &release).is_empty() {
+            return false;
+        }
+        match (self.standing.remove(&id), state.in_sync) {
+            (None, Some(in_sync)) => self.take_in(id, &release, &guarded, "", &Judgement::unchanged(in_sync), now),
+            (Some(standing), _) if standing.rules == StoredDigest::from(self.rules_of(known, &guarded, now)) => {
+                return self.take_for_found(id, &release, &standing, now);
+            }
+            _ => return false,
+        }
         true
+    }
+
+    /// What was found stands. Where a write was tried in vain, the next try is as far away as it was at most.
+    fn take_for_found(&mut self, id: StateId, release: &ReleaseName, standing: &StoredStanding, now: Instant) -> bool {
+        let Ok(finding) = serde_json::from_str::<Finding>(&standing.finding) else { return false };
+        let probe = self.ledgers.get(&id).and_then(|ledger| ledger.next_probe(self.shared.clock.now()));
+        let again = match finding.verdict {
+            // Its time to be tried again has come.
+            Verdict::Contested if probe.is_none() => return false,
+            Verdict::Contested => probe.and_then(|at| Duration::try_from(at.duration_since(self.shared.clock.now())).ok()),
+            _ => standing.tries.checked_sub(1).map(retry_after),
+        };
+        if let Some(wait) = again {
+            self.retries.insert(id, standing.tries);
+            self.queue.push(id, now + wait, now);
+        }
+        if let Some(known) = self.releases.get_mut(release) {
+            known.stand(id, finding);
+        }
+        self.dirty.insert(release.clone());
+        self.flush_soon();
+        true
+    }
+
+    /// What an object is judged by, beside itself.
+    fn rules_of(&self, known: &Guardianship, guarded: &Guarded, now: Instant) -> Digest {
+        let rules = format!("{:?} {:?}", known.guard, self.permit(known, guarded, now));
+        Digest::of_bytes(rules.as_bytes())
     }
 
     /// Something changed that a restart is to find again.
@@ -120,6 +161,13 @@ impl Actor {
         }
     }
 
+    fn standing_of(&self, id: StateId, known: &Guardianship, guarded: &Guarded) -> Option<StoredStanding> {
+        // A few long ones are not worth their place: they are asked for again.
+        let finding = serde_json::to_string(known.standing(id)?).ok().filter(|text| text.len() <= MOST_KEPT)?;
+        let rules = self.rules_of(known, guarded, Instant::now()).into();
+        Some(StoredStanding { finding, rules, tries: self.retries.get(&id).copied().unwrap_or_default() })
+    }
+
     /// Everything that a restart is to find again.
     fn snapshot(&mut self) -> Vec<Plain> {
         if self.book.complete {
@@ -133,10 +181,11 @@ impl Actor {
             let Some((release, guarded)) = slot.claimants.first() else { continue };
             let stored_id = StoredId::of(&guarded.key);
             if let Some(state) = self.shared.states.get(*id) {
-                let (uid, normalized, shown) =
-                    self.releases.get(release).map(|known| known.kept_deviations(*id)).unwrap_or_default();
-                let object = StoredObject { uid, normalized, shown, ..stored_object(&mut lists, stored_id, release, &state) };
-                objects.push(object);
+                let known = self.releases.get(release);
+                let (uid, normalized, shown) = known.map(|known| known.kept_deviations(*id)).unwrap_or_default();
+                let standing = known.and_then(|known| self.standing_of(*id, known, guarded));
+                let object = stored_object(&mut lists, stored_id, release, &state);
+                objects.push(StoredObject { uid, normalized, shown, standing, ..object });
             }
             if let Some(ledger) = self.ledgers.get(id) {
                 contests.ledgers.push((stored_id, StoredLedger::from(ledger)));
@@ -158,13 +207,14 @@ impl Actor {
 
 /// Whether a fresh list can suffice for an object that was recalled: everything that was accepted there is the server's own doing, so
 /// nothing beside the object can have changed that.
-pub(super) fn can_be_confirmed(state: &ObjectState, desired: &Guarded) -> bool {
+pub(super) fn can_be_confirmed(recalled: &Recalled, desired: &Guarded) -> bool {
+    let state = &recalled.state;
     let of_the_server = |reason: DeviationReason| matches!(reason, DeviationReason::Normalized | DeviationReason::Admission);
     state.desired == desired.hash
         && state.owed.is_none()
         && state.sight.is_some()
-        && state.in_sync.is_some()
-        && state.accepted.as_ref().is_some_and(|all| all.iter().all(|accepted| of_the_server(accepted.reason)))
+        && (state.in_sync.is_some() || recalled.standing.is_some())
+        && state.accepted.as_ref().is_none_or(|all| all.iter().all(|accepted| of_the_server(accepted.reason)))
 }
 
 /// Each release and owned set once.
@@ -210,13 +260,14 @@ fn stored_object(lists: &mut Lists, id: StoredId, release: &ReleaseName, state: 
         uid: String::new(),
         normalized: 0,
         shown: Vec::new(),
+        standing: None,
     }
 }
 
 async fn keep(secrets: ClusterSecrets, changed: Vec<(Plain, Option<String>)>, gone: Vec<Part>) -> Written {
     let mut written = Written::default();
     for (plain, version) in changed {
-        let content = holdfast_engine::canonical::Digest::of_bytes(&plain.bytes);
+        let content = Digest::of_bytes(&plain.bytes);
         match secrets.write(&plain, version).await {
             Ok(version) => written.stored.push((plain.part, Stored { version, content: Some(content) })),
             Err(failure) => written.failure = Some(failure.as_str()),

@@ -164,7 +164,7 @@ impl Guardianship {
                 object: object_ref(key, &recalled.uid),
                 path: shown.path.clone(),
                 reason: shown.reason,
-                since: Timestamp::from_millisecond(shown.since).unwrap_or_default(),
+                since: shown.since,
                 message: shown.message.clone(),
             })
             .collect();
@@ -181,7 +181,7 @@ impl Guardianship {
         let shown = shown.iter().map(|deviation| StoredShown {
             path: deviation.path.clone(),
             reason: deviation.reason,
-            since: deviation.since.as_millisecond(),
+            since: deviation.since,
             message: deviation.message.clone(),
         });
         (uid, u32::try_from(normalized).unwrap_or(u32::MAX), shown.collect())
@@ -294,6 +294,19 @@ impl Guardianship {
             self.last_drift_at = Some(now);
         }
         News { drift: drifted && !repeated }
+    }
+
+    /// A finding of an earlier process stands.
+    pub fn stand(&mut self, id: StateId, finding: Finding) {
+        self.verdicts.insert(id, finding.verdict);
+        self.findings.insert(id, Listed { finding, until: None });
+    }
+
+    /// What was found of an object, where that stands while the object stays as it is. Neither what is missing nor what is on its way out
+    /// shows in a list.
+    pub fn standing(&self, id: StateId) -> Option<&Finding> {
+        let listed = self.findings.get(&id).filter(|listed| listed.until.is_none())?;
+        (!matches!(listed.finding.verdict, Verdict::Missing | Verdict::Terminating)).then_some(&listed.finding)
     }
 
     /// Goes on with what an earlier hub reported of an object: since when, how often, and for how long a correction stays listed.

@@ -115,6 +115,7 @@ mod tests {
             uid: String::new(),
             normalized: 0,
             shown: Vec::new(),
+            standing: None,
         };
         let set = |name: &str| StoredSet::from(&OwnedSet::from_fields_v1(&json!({"f:data": {name: {}}})));
         StoredObjects {

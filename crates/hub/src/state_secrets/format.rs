@@ -8,6 +8,7 @@ use holdfast_engine::{
     object::ObjectKey,
     stored::{StoredAccepted, StoredDigest, StoredLedger, StoredMove, StoredSet},
 };
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// An object of any cluster: the same after every restart. Versions of one kind are one object.
@@ -83,6 +84,19 @@ pub struct StoredObject {
     pub normalized: u32,
     /// Accepted differences that reports show.
     pub shown: Vec<StoredShown>,
+    /// What was found of it, where that was not in sync.
+    pub standing: Option<StoredStanding>,
+}
+
+/// A finding that stands while the object and the rules it is judged by stay as they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredStanding {
+    /// The finding as reports show it, as JSON.
+    pub finding: String,
+    /// Digest of the rules it was judged by.
+    pub rules: StoredDigest,
+    /// How often a write was tried in vain.
+    pub tries: u32,
 }
 
 /// A live object's metadata as it was last judged.
@@ -111,8 +125,8 @@ pub struct StoredShown {
     pub path: String,
     /// Why.
     pub reason: DeviationReason,
-    /// Since when, in milliseconds since 1970.
-    pub since: i64,
+    /// Since when.
+    pub since: Timestamp,
     /// For people.
     pub message: String,
 }

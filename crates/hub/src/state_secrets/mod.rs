@@ -20,7 +20,7 @@ mod seal;
 mod store;
 
 pub use chunks::{Plain, plain_parts};
-pub use format::{StoredContests, StoredId, StoredIntent, StoredObject, StoredObjects, StoredShown, StoredSight};
+pub use format::{StoredContests, StoredId, StoredIntent, StoredObject, StoredObjects, StoredShown, StoredSight, StoredStanding};
 pub use holdfast_engine::stored::StoredLedger;
 pub use part::Part;
 pub use store::{ClusterSecrets, Kept, StateSecrets, Stored, Subject};

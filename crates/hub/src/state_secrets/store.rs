@@ -214,8 +214,7 @@ impl ClusterSecrets {
 
     fn secret(&self, plain: &Plain) -> Result<Secret, Failure> {
         let sealed = seal::seal(&self.key.seal, &self.place(plain.part), &plain.bytes).map_err(|_| Failure::Invalid)?;
-        let annotations =
-            [(CLUSTER_ANNOTATION, self.subject.cluster.name.to_string()), (PART_ANNOTATION, plain.part.to_string())];
+        let annotations = [(CLUSTER_ANNOTATION, self.subject.cluster.name.to_string()), (PART_ANNOTATION, plain.part.to_string())];
         Ok(Secret {
             metadata: ObjectMeta {
                 name: Some(self.name(plain.part)),

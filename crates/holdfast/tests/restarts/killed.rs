@@ -1,0 +1,182 @@
+//! A hub that is killed in the middle of a correction: the next one finishes it, and Helm never notices.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use anyhow::ensure;
+use holdfast_testkit::{
+    Fault, FaultProxy, Helm, Match, Target, eventually, managed_fields_without_times,
+    management::{CapiVersion, HUB_USER},
+    programs,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    secrets::{state_secrets, wait_kept},
+    support::{SOON, World},
+};
+
+/// A world whose cluster is reached through a proxy.
+async fn behind_proxy(name: &str) -> (World, FaultProxy) {
+    let (workload, mgmt) = crate::support::planes().await;
+    let world = World::empty(workload, mgmt, name).await;
+    let proxy = FaultProxy::start(workload).unwrap();
+    let kubeconfig = proxy.kubeconfig(workload, HUB_USER, &["system:masters"]).unwrap();
+    mgmt.capi_kubeconfig(name, "c", &kubeconfig).await.unwrap();
+    mgmt.capi_cluster_object(name, "c", proxy.url(), CapiVersion::V1Beta2, true, &[("tier", "test")]).await.unwrap();
+    (world, proxy)
+}
+
+/// Where the hub is killed during a repair of two writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum When {
+    /// The first write was not sent.
+    BeforeFirst,
+    /// The first write was carried out, and the hub never heard of it.
+    FirstUnheard,
+    /// The second write was not sent.
+    BeforeSecond,
+    /// The second write was carried out, and the hub never heard of it.
+    SecondUnheard,
+}
+
+fn writes_of(target: &Target) -> Match {
+    Match::path(&target.path()).when(|asked| asked.method == "PATCH" && asked.query("dryRun").is_none())
+}
+
+#[tokio::test]
+async fn a_repair_is_finished_by_the_next_hub_killed_before_its_first_write() {
+    is_finished(When::BeforeFirst).await;
+}
+
+#[tokio::test]
+async fn a_repair_is_finished_by_the_next_hub_killed_after_its_first_write_unheard() {
+    is_finished(When::FirstUnheard).await;
+}
+
+#[tokio::test]
+async fn a_repair_is_finished_by_the_next_hub_killed_before_its_second_write() {
+    is_finished(When::BeforeSecond).await;
+}
+
+#[tokio::test]
+async fn a_repair_is_finished_by_the_next_hub_killed_after_its_second_write_unheard() {
+    is_finished(When::SecondUnheard).await;
+}
+
+async fn is_finished(when: When) {
+    let name = &format!("killed-{when:?}").to_lowercase();
+    let (mut world, proxy) = behind_proxy(name).await;
+    world.install(Helm::V4, "web", "mini10", &[]).await;
+    world.policy("Correct", json!({})).await;
+    world.start_hub(&[]);
+    world.wait_in_sync("web").await;
+    wait_kept(&world).await;
+    let editor = world.writer("kubectl-edit");
+    let target = Target::deployment(name, "web-web");
+    let before = editor.get(&target).await.unwrap();
+
+    let (fault, earlier) = match when {
+        When::BeforeFirst => (Fault::Hang, 0),
+        When::FirstUnheard => (Fault::Swallow, 0),
+        When::BeforeSecond => (Fault::Hang, 1),
+        When::SecondUnheard => (Fault::Swallow, 1),
+    };
+    let seen = AtomicU32::new(0);
+    let rule = proxy.rule(writes_of(&target).when(move |_| seen.fetch_add(1, Ordering::AcqRel) >= earlier), fault);
+    let rename = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "web2"}]);
+    editor.json_patch(&target, &rename).await.unwrap();
+    eventually("the hub is in the middle of it", SOON, async || {
+        ensure!(rule.hits() > 0, "not yet");
+        Ok(())
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{when:?}: {error:#}\n{}", world.log()));
+    let begun = state_secrets(&world).await.unwrap();
+    let is_intent = |secret: &Value| secret["metadata"]["name"].as_str().is_some_and(|name| name.contains("-intent-"));
+    assert!(begun.iter().any(is_intent), "{when:?}: it was declared before its first write");
+    world.kill_hub();
+    rule.end();
+
+    world.start_hub(&[]);
+    let expected = managed_fields_without_times(&before);
+    world
+        .wait("the object is as before, to the last managed field", async || {
+            let now = editor.get(&target).await?;
+            ensure!(now["spec"] == before["spec"], "{}", now["spec"]);
+            let fields = managed_fields_without_times(&now);
+            ensure!(fields == expected, "{when:?}:\n{fields:?}\n{expected:?}");
+            Ok(())
+        })
+        .await;
+    world.wait_in_sync("web").await;
+    world
+        .wait("nothing is declared any more", async || {
+            let declared = state_secrets(&world).await?.into_iter().filter(is_intent).count();
+            ensure!(declared == 0, "{declared} repairs");
+            Ok(())
+        })
+        .await;
+    Helm::V4.upgrade(world.workload, "web", name, &programs::chart("mini10").unwrap(), &["--set", "replicas=3"]).await.unwrap();
+    world.wait_in_sync("web").await;
+}
+
+#[tokio::test]
+async fn whenever_it_is_killed_the_end_is_the_same_for_helm_3() {
+    end_is_the_same(Helm::V3).await;
+}
+
+#[tokio::test]
+async fn whenever_it_is_killed_the_end_is_the_same_for_helm_4() {
+    end_is_the_same(Helm::V4).await;
+}
+
+/// Killed again and again at any moment, with drift of every kind in between: the end is as if nobody had drifted or died.
+async fn end_is_the_same(helm: Helm) {
+    let name = &format!("killed-any-{helm:?}").to_lowercase();
+    let mut world = World::new(name).await;
+    world.install(helm, "web", "mini10", &[]).await;
+    world.policy("Correct", json!({})).await;
+    let editor = world.writer("kubectl-edit");
+    let (web, service, settings) =
+        (Target::deployment(name, "web-web"), Target::service(name, "web-web"), Target::configmap(name, "web-settings"));
+    world.start_hub(&[]);
+    world.wait_in_sync("web").await;
+    let mut before = Vec::new();
+    for target in [&web, &service, &settings] {
+        before.push(editor.get(target).await.unwrap());
+    }
+    // Fewer than make a contest of any path.
+    for (round, delay) in [4_u64, 12, 25, 60].into_iter().enumerate() {
+        let rename = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": format!("web{round}")}]);
+        editor.json_patch(&web, &rename).await.unwrap();
+        let port = json!([{"op": "replace", "path": "/spec/ports/0/port", "value": 81 + round}]);
+        editor.json_patch(&service, &port).await.unwrap();
+        editor.delete(&settings).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        world.kill_hub();
+        world.start_hub(&[]);
+        for (target, before) in [&web, &service].into_iter().zip(&before) {
+            world
+                .wait("as before", async || {
+                    let now = editor.get(target).await?;
+                    ensure!(now["spec"] == before["spec"], "{}", now["spec"]);
+                    ensure!(managed_fields_without_times(&now) == managed_fields_without_times(before), "managedFields of {}", target.name);
+                    Ok(())
+                })
+                .await;
+        }
+        world
+            .wait("created again", async || {
+                let now = editor.get(&settings).await?;
+                ensure!(now["data"] == before[2]["data"], "{}", now["data"]);
+                Ok(())
+            })
+            .await;
+    }
+    world.wait_in_sync("web").await;
+    helm.upgrade(world.workload, "web", name, &programs::chart("mini10").unwrap(), &["--set", "replicas=3"]).await.unwrap();
+    world.wait_in_sync("web").await;
+}

@@ -1,0 +1,18 @@
+//! What a hub knew survives its end, however it ends: nothing is asked twice, no fight begins anew, what was begun is finished.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy allows it in test functions, not in their helpers"
+)]
+
+#[path = "../safety/fixture.rs"]
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+mod fixture;
+mod kept;
+mod killed;
+mod secrets;
+#[path = "../support/mod.rs"]
+mod support;
