@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod events;
 pub mod fleet_view;
 pub mod http;
+pub mod leadership;
 pub mod management;
 pub mod metrics;
 pub mod policy;

@@ -76,7 +76,7 @@ impl Actor {
                 name: release.name.clone(),
                 judged: revision.judged.clone(),
             }),
-            leave: Some(Leave::now(&self.leave)),
+            leave: Some(Leave::now(&self.leave, &self.shared.term)),
         };
         let afresh = self.afresh.remove(&due.id);
         Some((UnderWay { due, release, guarded, afresh }, state, context))
