@@ -13,3 +13,4 @@ pub mod metrics;
 pub mod policy;
 pub mod reports;
 pub mod run;
+mod text;

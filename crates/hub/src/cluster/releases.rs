@@ -226,6 +226,7 @@ impl Actor {
                 self.objects.remove(&id);
                 self.shared.states.remove(id);
                 self.queue.forget(id);
+                self.echoes.remove(&id);
                 self.skipped.remove(&id);
                 self.afresh.remove(&id);
                 self.passed.remove(&id);

@@ -54,7 +54,9 @@ impl<'a> Churn<'a> {
         let maps = objects - DEPLOYMENTS;
         let mut sites = Vec::new();
         for (helm, plane) in Helm::ALL.into_iter().cycle().zip(&fleet.workloads) {
-            plane.apply_yaml("platform", &account().to_string()).await?;
+            for object in account() {
+                plane.apply_yaml("platform", &object.to_string()).await?;
+            }
             sites.push(Site { plane, helm, editor: plane.writer("kubectl-edit")? });
         }
         let beat = BEAT.max(FLOOR_WINDOW / (maps * KEYS * FLOOR));
@@ -169,13 +171,13 @@ impl Site<'_> {
 }
 
 /// An account that may do everything, for tokens.
-fn account() -> serde_json::Value {
-    json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": HUB_USER, "namespace": "default"}},
-        {
+fn account() -> [serde_json::Value; 2] {
+    [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": HUB_USER, "namespace": "default"}}),
+        json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "soak"},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
             "subjects": [{"kind": "ServiceAccount", "name": HUB_USER, "namespace": "default"}],
-        },
-    ]})
+        }),
+    ]
 }
