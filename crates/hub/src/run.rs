@@ -114,18 +114,19 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     });
 
     let hub = Hub { options, metrics, watch_stats, receivers, clock, supervisor: supervisor.clone() };
-    let mut clean = true;
-    while clean && !stop.is_cancelled() && !supervisor.token().is_cancelled() {
+    let mut led = Ok(true);
+    while led.is_ok() && !stop.is_cancelled() && !supervisor.token().is_cancelled() {
         // Cancel-safe: all three only wait.
         let term = tokio::select! {
             () = stop.cancelled() => break,
             () = supervisor.cancelled() => break,
             term = leadership.begins() => term,
         };
-        clean = hub.lead(term, &mut leadership, &stop).await?;
+        led = hub.lead(term, &mut leadership, &stop).await;
     }
-    leadership.finish(clean);
+    leadership.finish(matches!(led, Ok(true)));
     supervisor.stop(STOP_WITHIN).await;
+    led?;
     supervisor.failure().map_or(Ok(()), |task| Err(HubError::Task(task)))
 }
 

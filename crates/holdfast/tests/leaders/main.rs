@@ -229,6 +229,73 @@ async fn nothing_is_written_while_nobody_knows_who_leads() {
     second.wait_ready("standby").await;
 }
 
+/// Rights on the management cluster, without those to the Lease; the latter are given to each user by a binding of its own.
+fn rights(namespace: &str, names: &[&str]) -> Vec<Value> {
+    let rbac = |kind: &str, name: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}});
+    let binding = |name: &str, role: &str, subject: Value| {
+        let mut object = rbac("RoleBinding", name);
+        object["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role});
+        object["subjects"] = json!([subject]);
+        object
+    };
+    let role = |name: &str, groups: &[&str]| {
+        let mut object = rbac("Role", name);
+        object["rules"] = json!([{"apiGroups": groups, "resources": ["*"], "verbs": ["*"]}]);
+        object
+    };
+    let subject = |kind: &str, name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name});
+    let mut all = vec![
+        role("hub", &["", "cluster.x-k8s.io", "events.k8s.io", "holdfast.dev"]),
+        role("lease", &["coordination.k8s.io"]),
+        binding("hub", "hub", subject("Group", namespace)),
+    ];
+    all.extend(names.iter().map(|name| binding(name, "lease", subject("User", &Replica::user(namespace, name)))));
+    all
+}
+
+#[tokio::test]
+async fn a_hub_that_is_cut_off_from_the_lease_alone_stops_writing_before_it_is_followed() {
+    let namespace = "leaders-cut";
+    let scene = Scene::new(namespace).await;
+    for object in rights(namespace, &["a", "b"]) {
+        scene.mgmt.apply_yaml("platform", &object.to_string()).await.unwrap();
+    }
+    let start = |name| Replica::start_in_group(scene.mgmt, namespace, name, namespace, &ELECT);
+    let first = start("a");
+    first.wait_metric("holdfast_objects{verdict=\"InSync\"}", 1).await;
+    let second = start("b");
+    second.wait_ready("standby").await;
+    let platform = scene.mgmt.writer("platform").unwrap();
+    platform.delete(&Target::role_binding(namespace, "a")).await.unwrap();
+    first.wait_metric("holdfast_leading", 0).await;
+    let (workload, mgmt) = (scene.world.workload.audit_mark().await.unwrap(), scene.mgmt.audit_mark().await.unwrap());
+    assert_eq!(scene.holder().await, "a", "nobody follows before it has stopped");
+    scene.edit("red").await;
+    scene.wait_healed(&second).await;
+    assert_eq!((scene.holder().await.as_str(), first.corrections(), second.corrections()), ("b", 0, 1));
+    scene.world.wait_report(Some("web"), "said", |status| status["corrections"].as_array().is_some_and(|all| all.len() == 1)).await;
+    assert_eq!(scene.workload_writes(workload).await.len(), 1);
+    let writes = first.management_writes(scene.mgmt, mgmt).await;
+    assert!(writes.iter().all(|call| call.code == Some(403)), "{:?}", lines(&writes));
+
+    // It learns what happened as soon as it may look.
+    let back = rights(namespace, &["a"]).pop().unwrap();
+    scene.mgmt.apply_yaml("platform", &back.to_string()).await.unwrap();
+    first.wait_logged("another hub leads; standing by").await;
+    // Somebody removes the Lease of the one that leads: it is left to it until it knows, and then one of them makes it anew.
+    let mark = scene.world.workload.audit_mark().await.unwrap();
+    platform.delete(&Target::lease(namespace, "holdfast")).await.unwrap();
+    scene.edit("green").await;
+    second
+        .wait("put back by whoever leads", async || {
+            let color = scene.color().await;
+            ensure!(color == "blue", "{color}");
+            Ok(())
+        })
+        .await;
+    assert_eq!(scene.workload_writes(mark).await.len(), 1);
+}
+
 #[tokio::test]
 async fn a_hub_without_rivals_says_that_it_is_alive_and_needs_no_lease_to_work() {
     let scene = Scene::new("leaders-alone").await;

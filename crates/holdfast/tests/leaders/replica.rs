@@ -29,11 +29,16 @@ pub struct Replica {
 impl Replica {
     /// Starts a hub for a namespace of a management cluster; `name` is unique there.
     pub fn start(mgmt: &ControlPlane, namespace: &str, name: &str, further: &[&str]) -> Self {
-        let user = format!("{namespace}-{name}");
+        Self::start_in_group(mgmt, namespace, name, "system:masters", further)
+    }
+
+    /// The same for an account with the rights of a group and its own.
+    pub fn start_in_group(mgmt: &ControlPlane, namespace: &str, name: &str, group: &str, further: &[&str]) -> Self {
+        let user = Self::user(namespace, name);
         let folder = mgmt.dir().join("replicas");
         std::fs::create_dir_all(&folder).unwrap();
         let kubeconfig = folder.join(format!("{user}.kubeconfig"));
-        std::fs::write(&kubeconfig, mgmt.kubeconfig(&user, &["system:masters"]).unwrap()).unwrap();
+        std::fs::write(&kubeconfig, mgmt.kubeconfig(&user, &[group]).unwrap()).unwrap();
         let log = folder.join(format!("{user}.log"));
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))
@@ -47,6 +52,11 @@ impl Replica {
             .spawn()
             .unwrap();
         Self { process, name: name.to_owned(), user, address, log }
+    }
+
+    /// Its user on the management cluster.
+    pub fn user(namespace: &str, name: &str) -> String {
+        format!("{namespace}-{name}")
     }
 
     fn signal(&self, signal: &str) {

@@ -134,7 +134,7 @@ async fn healthz(State(sources): State<Sources>) -> Response {
 }
 
 async fn readyz(State(sources): State<Sources>) -> Response {
-    let leads = sources.term.borrow().is_some();
+    let leads = sources.term.borrow().as_ref().is_some_and(Term::holds);
     match (sources.fleet.borrow().complete, leads) {
         (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "the management cluster was not read completely yet\n").into_response(),
         (true, true) => "ok\n".into_response(),

@@ -27,7 +27,7 @@ const ANNOUNCE: Duration = Duration::from_secs(10);
 /// How often others look, and how soon what failed is tried again.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long one call may take.
-const CALL: Duration = Duration::from_secs(2);
+const CALL: Duration = Duration::from_secs(3);
 /// How long giving the Lease back may take when the hub ends.
 const RELEASE: Duration = Duration::from_millis(500);
 
@@ -150,6 +150,7 @@ impl Keeper {
                 if self.elect { RENEW } else { ANNOUNCE }
             }
             Ok(false) => {
+                memory.said = None;
                 self.loses();
                 LOOK
             }
