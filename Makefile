@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help tools controlplane demo test bench gen fmt lint clean
+.PHONY: help tools controlplane demo test bench soak gen fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,10 @@ test: controlplane ## Format, lints, generated files, unit, property, doc and en
 bench: controlplane ## Measures latency, memory and calls, beside the targets
 	@tools/build --release --package holdfast
 	@cargo xtask bench
+
+soak: controlplane ## Lets everything happen to a hub for MINUTES (3) and looks for what grows
+	@tools/build --release --package holdfast
+	@cargo xtask soak $(if $(MINUTES),--minutes $(MINUTES))
 
 gen: ## Writes the files that follow from the code
 	@cargo xtask gen

@@ -324,9 +324,12 @@ pub struct Finding {
     pub reason: Reason,
     /// One sentence for people.
     pub message: String,
-    /// Paths that differ.
+    /// Paths that differ, 50 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathFinding>,
+    /// Paths beyond those listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub paths_truncated: u64,
     /// When this finding first appeared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -420,12 +423,16 @@ impl Outcome {
 
 /// One write to the workload cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct CorrectionRecord {
     /// The object.
     pub object: ObjectRef,
-    /// Paths it put back.
+    /// Paths it put back, 50 at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
+    /// Paths beyond those listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub paths_truncated: u64,
     /// Whose change it undid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<Actor>,

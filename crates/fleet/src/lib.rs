@@ -7,5 +7,6 @@ pub mod discovery;
 pub mod kubeconfig;
 pub mod meta;
 pub mod supervisor;
+pub mod term;
 pub mod transport;
 pub mod watch;

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Args, ValueEnum};
 use holdfast_fleet::kubeconfig::{HostRule, ServerPolicy};
 use holdfast_hub::{
+    leadership,
     policy::DefaultMode,
     run::{HubError, HubOptions, run as run_hub},
 };
@@ -48,6 +49,12 @@ pub struct HubArguments {
     /// Name of this process in Events and logs; else the host name.
     #[arg(long, env = "HOLDFAST_ID")]
     id: Option<String>,
+    /// There may be several hubs: the one that holds the Lease works, the others take over when it is gone for 25 seconds.
+    #[arg(long, env = "HOLDFAST_LEADER_ELECT")]
+    leader_elect: bool,
+    /// Namespace of the Lease; else that of the pod, else --namespace, else holdfast-system.
+    #[arg(long, env = "HOLDFAST_LEASE_NAMESPACE", value_name = "NAMESPACE")]
+    lease_namespace: Option<String>,
     /// Only this namespace of the management cluster.
     #[arg(long, env = "HOLDFAST_NAMESPACE")]
     namespace: Option<String>,
@@ -79,11 +86,20 @@ pub async fn run(arguments: HubArguments) -> ExitCode {
 
 async fn hub(arguments: HubArguments) -> anyhow::Result<()> {
     let config = kubeconfig::load_or_in_cluster(arguments.kubeconfig.as_deref()).await?;
+    let lease = leadership::Options {
+        namespace: arguments
+            .lease_namespace
+            .or_else(pod_namespace)
+            .or_else(|| arguments.namespace.clone())
+            .unwrap_or_else(|| "holdfast-system".to_owned()),
+        id: arguments.id.or_else(host_name).unwrap_or_else(|| "holdfast".to_owned()),
+        elect: arguments.leader_elect,
+    };
     let options = HubOptions {
         config,
         listen: arguments.listen,
         api_listen: arguments.api_listen,
-        id: arguments.id.or_else(host_name).unwrap_or_else(|| "holdfast".to_owned()),
+        lease,
         namespace: arguments.namespace,
         default_mode: match arguments.default_mode {
             DefaultModeArgument::Off => DefaultMode::Off,
@@ -119,7 +135,16 @@ fn without_credentials(error: HubError) -> anyhow::Error {
     }
 }
 
+/// Where every pod finds it.
+fn pod_namespace() -> Option<String> {
+    one_line("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+}
+
 fn host_name() -> Option<String> {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
-    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+    one_line("/proc/sys/kernel/hostname")
+}
+
+fn one_line(file: &str) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }

@@ -15,6 +15,8 @@ mod support;
 #[path = "safety/fixture.rs"]
 mod fixture;
 
+#[path = "safety/bounds.rs"]
+mod bounds;
 #[path = "safety/claims.rs"]
 mod claims;
 #[path = "safety/clusters.rs"]

@@ -6,7 +6,9 @@ use holdfast_fleet::{
     backoff::{Backoff, BackoffPolicy},
     clock::{Clock, SystemClock},
     kubeconfig::ServerPolicy,
-    supervisor::{Supervisor, Task},
+    supervisor::{Stopped, Supervisor, Task},
+    term::Term,
+    transport::RequestObserver,
     watch::WatchStats,
 };
 use tokio::{
@@ -21,22 +23,25 @@ use crate::{
         state::{ClusterId, States},
     },
     events::Events,
-    fleet_view::{ClusterName, FleetView, FleetWatch, Options},
+    fleet_view::{ClusterName, FleetReceivers, FleetView, FleetWatch, Options},
     http::{HttpError, Listener, Sources},
-    management::{self, Failure},
+    leadership::{self, Keeper, Leadership},
+    management,
     metrics::{Metrics, MetricsError},
     policy::{
         DefaultMode,
         status::{PolicyStatusWriter, ReleaseCounts},
     },
     reports::{ReportWriter, Reports},
-    state_secrets::StateSecrets,
+    state_secrets::{StateSecrets, Sweeper},
 };
 
 /// How long the clusters get to finish what they began, so that it is in their reports: a write is awaited for two seconds.
 const CLUSTERS_WITHIN: Duration = Duration::from_millis(2300);
-/// How long everything else gets to end afterwards.
-const STOP_WITHIN: Duration = Duration::from_millis(2500);
+/// How long everything else that a leader does gets to end afterwards.
+const LEADER_WITHIN: Duration = Duration::from_millis(1700);
+/// How long the rest gets: listeners, and the Lease that is given back.
+const STOP_WITHIN: Duration = Duration::from_millis(700);
 /// How long the tasks of one cluster get to end.
 const RELEASE_WITHIN: Duration = Duration::from_secs(3);
 
@@ -49,8 +54,8 @@ pub struct HubOptions {
     pub listen: SocketAddr,
     /// Everything else.
     pub api_listen: SocketAddr,
-    /// Name of this process in Events and logs.
-    pub id: String,
+    /// Name of this process, and the Lease it keeps.
+    pub lease: leadership::Options,
     /// Only this namespace of the management cluster.
     pub namespace: Option<String>,
     /// What is done about releases without a policy.
@@ -77,50 +82,75 @@ pub enum HubError {
 }
 
 /// Runs until `stop` is cancelled or something essential fails; ends within five seconds of either.
+///
+/// A hub that stands by listens and reads the management cluster; everything else begins with its term, and ends with it.
 pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), HubError> {
-    // In a pod that is the pod's own namespace.
-    let own_namespace = options.namespace.clone().unwrap_or_else(|| options.config.default_namespace.clone());
-    let client = management::client(options.config).map_err(|error| HubError::Client(Box::new(error)))?;
+    let client = management::client(options.config.clone()).map_err(unusable)?;
     let supervisor = Supervisor::root("hub");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let watch_stats = Arc::new(WatchStats::default());
     let metrics = Arc::new(Metrics::new(Arc::clone(&watch_stats))?);
     let (fleet_watch, receivers) = FleetWatch::new(
-        client.clone(),
+        client,
         Options { namespace: options.namespace.clone(), default_mode: options.default_mode, servers: options.servers.clone() },
     );
-    let sources = Sources { metrics: Arc::clone(&metrics), fleet: receivers.view.clone(), supervisor: supervisor.clone() };
+    let lease_client = management::client(options.config.clone()).map_err(unusable)?;
+    let (keeper, mut leadership) = Keeper::new(lease_client, &options.lease, Arc::clone(&clock));
+    let sources = Sources {
+        metrics: Arc::clone(&metrics),
+        fleet: receivers.view.clone(),
+        term: leadership.subscribe(),
+        supervisor: supervisor.clone(),
+    };
+    listen(&options, &sources, &supervisor).await?;
+    let fleet_watch = Arc::new(fleet_watch);
+    supervisor.spawn(Task::new("fleet-view").restart(BackoffPolicy::WATCH), move |_| {
+        let fleet_watch = Arc::clone(&fleet_watch);
+        async move { Err(fleet_watch.run().await) }
+    });
+    let keeper = Arc::new(keeper);
+    supervisor.spawn(Task::new("lease").restart(BackoffPolicy::WATCH).finishes(), move |token| {
+        let keeper = Arc::clone(&keeper);
+        async move {
+            keeper.run(token).await;
+            Ok::<_, Infallible>(())
+        }
+    });
+
+    let hub = Hub { options, metrics, watch_stats, receivers, clock, supervisor: supervisor.clone() };
+    let mut led = Ok(true);
+    while led.is_ok() && !stop.is_cancelled() && !supervisor.token().is_cancelled() {
+        // Cancel-safe: all three only wait.
+        let term = tokio::select! {
+            () = stop.cancelled() => break,
+            () = supervisor.cancelled() => break,
+            term = leadership.begins() => term,
+        };
+        led = hub.lead(term, &mut leadership, &stop).await;
+    }
+    leadership.finish(matches!(led, Ok(true)));
+    supervisor.stop(STOP_WITHIN).await;
+    led?;
+    supervisor.failure().map_or(Ok(()), |task| Err(HubError::Task(task)))
+}
+
+fn unusable(error: kube::Error) -> HubError {
+    HubError::Client(Box::new(error))
+}
+
+/// Binds the listeners before anything else starts, and serves.
+async fn listen(options: &HubOptions, sources: &Sources, supervisor: &Supervisor) -> Result<(), HubError> {
     let merged = options.listen == options.api_listen;
     let public = if merged {
         Listener::api(options.listen, sources.clone()).await?
     } else {
         Listener::public(options.listen, sources.clone()).await?
     };
-    let private = if merged { None } else { Some(Listener::api(options.api_listen, sources).await?) };
-    for listener in [Some(&public), private.as_ref()].into_iter().flatten() {
-        if let Some(address) = listener.address() {
-            tracing::info!(id = options.id, %address, "listening");
-        }
-    }
-
-    let reports = Reports::default();
-    let (events, event_writer) = Events::new(client.clone(), reports.clone(), &options.id, Arc::clone(&metrics), Arc::clone(&clock));
-    let releases = ReleaseCounts::default();
-    let secrets = StateSecrets::new(client.clone(), &own_namespace);
-    let shared = Arc::new(Shared {
-        states: States::default(),
-        reports: reports.clone(),
-        events,
-        metrics: Arc::clone(&metrics),
-        observer: metrics,
-        watch_stats,
-        releases: releases.clone(),
-        servers: options.servers,
-        clock: Arc::clone(&clock),
-        secrets: secrets.clone(),
-    });
-
+    let private = if merged { None } else { Some(Listener::api(options.api_listen, sources.clone()).await?) };
     for listener in [Some(public), private].into_iter().flatten() {
+        if let Some(address) = listener.address() {
+            tracing::info!(id = options.lease.id, %address, "listening");
+        }
         let mut listener = Some(listener);
         supervisor.spawn(Task::new("http").essential().finishes(), move |token| {
             let listener = listener.take();
@@ -132,78 +162,91 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
             }
         });
     }
-    let fleet_watch = Arc::new(fleet_watch);
-    supervisor.spawn(Task::new("fleet-view").restart(BackoffPolicy::WATCH), move |_| {
-        let fleet_watch = Arc::clone(&fleet_watch);
-        async move { Err(fleet_watch.run().await) }
-    });
-    let writer = Arc::new(ReportWriter::new(client.clone(), reports.clone(), receivers.view.clone(), options.namespace.clone()));
-    supervisor.spawn(Task::new("reports").restart(BackoffPolicy::WATCH).finishes(), move |token| {
-        let writer = Arc::clone(&writer);
-        async move {
-            writer.run(token).await;
-            Ok::<_, Infallible>(())
-        }
-    });
-    let event_writer = Arc::new(tokio::sync::Mutex::new(event_writer));
-    supervisor.spawn(Task::new("events").restart(BackoffPolicy::WATCH).finishes(), move |token| {
-        let event_writer = Arc::clone(&event_writer);
-        async move {
-            event_writer.lock().await.run(token).await;
-            Ok::<_, Infallible>(())
-        }
-    });
-    let statuses = Arc::new(PolicyStatusWriter::new(client, receivers.clone(), releases, clock));
-    supervisor.spawn(Task::new("policy-status").restart(BackoffPolicy::WATCH), move |_| {
-        let statuses = Arc::clone(&statuses);
-        async move { Err(statuses.run().await) }
-    });
-    let (left, sweeper) =
-        (Arc::new(Notify::new()), Arc::new(Sweeper { secrets, namespace: options.namespace, fleet: receivers.view.clone() }));
-    let has_left = Arc::clone(&left);
-    supervisor.spawn(Task::new("state-sweep").restart(BackoffPolicy::WATCH), move |_| {
-        let (sweeper, left) = (Arc::clone(&sweeper), Arc::clone(&left));
-        async move { Err(sweeper.run(&left).await) }
-    });
-    let clusters = supervisor.child("clusters");
-    let view = receivers.view;
-    let looked_after = clusters.clone();
-    supervisor.spawn(Task::new("registry").essential(), move |_| {
-        registry(Arc::clone(&shared), view.clone(), clusters.clone(), Arc::clone(&has_left))
-    });
-
-    // Cancel-safe: both only wait.
-    tokio::select! {
-        () = stop.cancelled() => {}
-        () = supervisor.cancelled() => {}
-    }
-    looked_after.stop(CLUSTERS_WITHIN).await;
-    supervisor.stop(STOP_WITHIN).await;
-    supervisor.failure().map_or(Ok(()), |task| Err(HubError::Task(task)))
+    Ok(())
 }
 
-/// Removes what was kept of clusters that left.
-struct Sweeper {
-    secrets: StateSecrets,
-    namespace: Option<String>,
-    fleet: watch::Receiver<Arc<FleetView>>,
+/// What outlives a term.
+struct Hub {
+    options: HubOptions,
+    metrics: Arc<Metrics>,
+    watch_stats: Arc<WatchStats>,
+    receivers: FleetReceivers,
+    clock: Arc<dyn Clock>,
+    supervisor: Supervisor,
 }
 
-impl Sweeper {
-    /// Sweeps whenever clusters have left, until that fails.
-    async fn run(&self, left: &Notify) -> Failure {
-        loop {
-            left.notified().await;
-            let keep = |cluster: &ClusterName| {
-                let view = self.fleet.borrow();
-                !view.complete || view.guards(cluster)
-            };
-            if let Err(failure) = self.secrets.sweep(self.namespace.as_deref(), keep).await {
-                // It is tried again.
-                left.notify_one();
-                return failure;
+impl Hub {
+    /// Does a hub's work for a term: until it is over, or the hub is to stop. Answers whether every task ended by itself.
+    async fn lead(&self, term: Term, leadership: &mut Leadership, stop: &CancellationToken) -> Result<bool, HubError> {
+        let (options, clock, receivers) = (&self.options, &self.clock, self.receivers.clone());
+        let client = management::client_during(options.config.clone(), term.clone()).map_err(unusable)?;
+        let leading = self.supervisor.child("leading");
+        self.metrics.set_term(Some(term.clone()));
+
+        let reports = Reports::default();
+        let (events, event_writer) =
+            Events::new(client.clone(), reports.clone(), &options.lease.id, Arc::clone(&self.metrics), Arc::clone(clock));
+        let releases = ReleaseCounts::default();
+        let secrets = StateSecrets::new(client.clone(), &options.lease.namespace);
+        let shared = Arc::new(Shared {
+            states: States::default(),
+            reports: reports.clone(),
+            events,
+            metrics: Arc::clone(&self.metrics),
+            observer: Arc::clone(&self.metrics) as Arc<dyn RequestObserver>,
+            watch_stats: Arc::clone(&self.watch_stats),
+            releases: releases.clone(),
+            servers: options.servers.clone(),
+            term: term.clone(),
+            clock: Arc::clone(clock),
+            secrets: secrets.clone(),
+        });
+
+        let writer = Arc::new(ReportWriter::new(client.clone(), reports.clone(), receivers.view.clone(), options.namespace.clone()));
+        leading.spawn(Task::new("reports").restart(BackoffPolicy::WATCH).finishes(), move |token| {
+            let writer = Arc::clone(&writer);
+            async move {
+                writer.run(token).await;
+                Ok::<_, Infallible>(())
             }
+        });
+        let event_writer = Arc::new(tokio::sync::Mutex::new(event_writer));
+        leading.spawn(Task::new("events").restart(BackoffPolicy::WATCH).finishes(), move |token| {
+            let event_writer = Arc::clone(&event_writer);
+            async move {
+                event_writer.lock().await.run(token).await;
+                Ok::<_, Infallible>(())
+            }
+        });
+        let statuses = Arc::new(PolicyStatusWriter::new(client, receivers.clone(), releases, Arc::clone(clock)));
+        leading.spawn(Task::new("policy-status").restart(BackoffPolicy::WATCH), move |_| {
+            let statuses = Arc::clone(&statuses);
+            async move { Err(statuses.run().await) }
+        });
+        let (left, sweeper) = (Arc::new(Notify::new()), Arc::new(Sweeper::new(secrets, options.namespace.clone(), receivers.view.clone())));
+        let has_left = Arc::clone(&left);
+        leading.spawn(Task::new("state-sweep").restart(BackoffPolicy::WATCH), move |_| {
+            let (sweeper, left) = (Arc::clone(&sweeper), Arc::clone(&left));
+            async move { Err(sweeper.run(&left).await) }
+        });
+        let clusters = leading.child("clusters");
+        let view = receivers.view;
+        let looked_after = clusters.clone();
+        leading.spawn(Task::new("registry").essential(), move |_| {
+            registry(Arc::clone(&shared), view.clone(), clusters.clone(), Arc::clone(&has_left))
+        });
+
+        // Cancel-safe: all three only wait.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = leading.cancelled() => {}
+            () = leadership.ends(&term) => {}
         }
+        let mut clean = looked_after.stop(CLUSTERS_WITHIN).await == Stopped::Clean;
+        clean &= leading.stop(LEADER_WITHIN).await == Stopped::Clean;
+        self.metrics.set_term(None);
+        self.metrics.remove_clusters();
+        leading.failure().map_or(Ok(clean), |task| Err(HubError::Task(task)))
     }
 }
 

@@ -9,12 +9,13 @@ use holdfast_api::report::{DriftReportStatus, Summary};
 use holdfast_fleet::{
     clock::{Clock, SystemClock},
     kubeconfig::{Rejection, ServerPolicy},
-    supervisor::{Supervisor, Task},
+    supervisor::{Stopped, Supervisor, Task},
     watch::WatchStats,
 };
 use holdfast_hub::{
     events::{EventReason, Events, Happening, Regarding},
     fleet_view::{ClusterName, Credential, FleetReceivers, FleetView, FleetWatch, Gate, Options},
+    leadership::{self, Keeper},
     metrics::Metrics,
     policy::{
         DefaultMode,
@@ -29,7 +30,7 @@ use holdfast_testkit::{
 };
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::timeout};
 
 const SOON: Duration = Duration::from_secs(10);
 /// Cluster API is looked for every 15 s while it is not installed.
@@ -184,6 +185,7 @@ async fn a_fleet_is_seen_and_reported() {
     assert!(matches!(credential(&view, "broken"), Some(Credential::Rejected(Rejection::NotYaml))));
 
     policies_get_a_status(&hub, &somebody).await;
+    the_lease_goes_from_hand_to_hand(&client, &somebody).await;
 
     // Cluster API arrives in one version.
     mgmt.install_cluster_api_crd().await.unwrap();
@@ -225,6 +227,53 @@ async fn a_fleet_is_seen_and_reported() {
     let view = elsewhere.sees("an empty namespace", SOON, |view| view.complete).await;
     assert!(view.clusters.is_empty() && view.policies.acceptance().is_empty());
     elsewhere.supervisor.stop(Duration::from_secs(5)).await;
+}
+
+/// Two keepers with the rights of the manifests. The longer story, with deaths, is told by the tests of the program.
+async fn the_lease_goes_from_hand_to_hand(client: &Client, somebody: &Writer) {
+    let supervisor = Supervisor::root("keepers");
+    let candidate = |id: &str| {
+        let options = leadership::Options { namespace: "holdfast-system".to_owned(), id: id.to_owned(), elect: true };
+        let (keeper, leadership) = Keeper::new(client.clone(), &options, Arc::new(SystemClock));
+        let keeper = Arc::new(keeper);
+        supervisor.spawn(Task::new(id.to_owned()).finishes(), move |token| {
+            let keeper = Arc::clone(&keeper);
+            async move {
+                keeper.run(token).await;
+                Ok::<_, std::convert::Infallible>(())
+            }
+        });
+        leadership
+    };
+    let mut first = candidate("first");
+    let term = timeout(SOON, first.begins()).await.unwrap();
+    assert!(term.holds());
+    let mut second = candidate("second");
+    // Somebody's label is no reason to stop, and somebody else in the Lease is one.
+    let lease = Target::lease("holdfast-system", "holdfast");
+    let before = somebody.merge_patch(&lease, &json!({"metadata": {"labels": {"seen": "yes"}}})).await.unwrap();
+    eventually("it is renewed", SOON, async || {
+        let lease = somebody.get(&lease).await?;
+        ensure!(lease["spec"]["renewTime"] != before["spec"]["renewTime"] && lease["metadata"]["labels"]["seen"] == "yes", "{lease}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    assert!(term.holds() && second.subscribe().borrow().is_none());
+    somebody.merge_patch(&lease, &json!({"spec": {"holderIdentity": null}})).await.unwrap();
+    timeout(SOON, first.ends(&term)).await.unwrap();
+    assert!(!term.holds());
+    // Either of them takes it, once.
+    let (term, leader, other) = tokio::select! {
+        term = first.begins() => (term, first, second),
+        term = second.begins() => (term, second, first),
+    };
+    assert!(term.holds() && other.subscribe().borrow().is_none());
+    // A hub of which something may still be under way does not give it back.
+    other.finish(true);
+    leader.finish(false);
+    assert_eq!(supervisor.stop(SOON).await, Stopped::Clean);
+    assert!(somebody.get(&lease).await.unwrap()["spec"]["holderIdentity"].is_string());
 }
 
 async fn policies_get_a_status(hub: &Hub, somebody: &Writer) {

@@ -18,7 +18,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, NAMESPACE};
 
 /// Bound for the hub's first answer.
 const READY: Duration = Duration::from_mins(1);
@@ -57,6 +57,17 @@ pub async fn build(profile: Profile) -> Result<PathBuf> {
     Ok(target.join(folder).join("holdfast"))
 }
 
+/// What a process holds, for people.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Resident memory in bytes.
+    pub resident: f64,
+    /// Open sockets.
+    pub sockets: f64,
+    /// Open descriptors of every sort.
+    pub files: f64,
+}
+
 /// A running hub. Dropping it stops it as Kubernetes would; so does the death of this process.
 pub struct Hub {
     shell: Child,
@@ -77,6 +88,7 @@ impl Hub {
             .args(["hub", "--kubeconfig"])
             .arg(kubeconfig)
             .args(["--listen", &address, "--api-listen", &address, "--allow-server", "127.0.0.0/8", "--log-format", "json"])
+            .args(["--lease-namespace", NAMESPACE])
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -126,9 +138,32 @@ impl Hub {
 
     /// The most memory the process has had resident, in bytes.
     pub fn peak_rss(&self) -> Result<u64> {
+        self.status("VmHWM:")
+    }
+
+    /// How many tasks the hub runs.
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    pub async fn tasks(&self) -> Result<f64> {
+        let page = self.page("/debug/tasks").await?;
+        let (_, tasks) = page.split_once("\r\n\r\n").context("no list of tasks")?;
+        Ok(tasks.lines().count() as f64)
+    }
+
+    /// What the process holds now.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub fn usage(&self) -> Result<Usage> {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.pid)).context("the hub is gone")?;
+        // A descriptor may be closed while it is looked at.
+        let targets: Vec<PathBuf> = open.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
+        let sockets = targets.iter().filter(|target| target.to_string_lossy().starts_with("socket:")).count();
+        Ok(Usage { resident: self.status("VmRSS:")? as f64, sockets: sockets as f64, files: targets.len() as f64 })
+    }
+
+    /// A size from the process's status, in bytes.
+    fn status(&self, name: &str) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).context("the hub is gone")?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().context("VmHWM")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().with_context(|| name.to_owned())?;
         Ok(kibibytes * 1024)
     }
 

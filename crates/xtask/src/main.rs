@@ -6,6 +6,7 @@ mod fleet;
 mod generate;
 mod hub;
 mod lookout;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Play through drift and its correction on real control planes.
     Demo(demo::Arguments),
+    /// Let everything happen to a hub for a while and see whether it grows.
+    Soak(soak::Arguments),
     /// Write the files under manifests/ that follow from the code.
     Gen(generate::Arguments),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let ended = match Arguments::parse().task {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
+        Task::Soak(arguments) => soak::run(&arguments),
         Task::Gen(arguments) => generate::run(&arguments),
     };
     match ended {

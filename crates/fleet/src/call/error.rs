@@ -32,6 +32,9 @@ pub enum CallError {
     /// The path of the request is not well-formed.
     #[error("the request has no valid path")]
     BadPath,
+    /// Not sent: the [`Term`](crate::term::Term) of this process is over.
+    #[error("this process may not write now")]
+    Withheld,
     /// 401: the credentials are not, or no longer, accepted.
     #[error("the server does not accept the credentials")]
     Unauthorized,
@@ -143,6 +146,7 @@ impl CallError {
             Self::TooLarge => "TooLarge",
             Self::BadAnswer => "BadAnswer",
             Self::BadPath => "BadPath",
+            Self::Withheld => "Withheld",
             Self::Unauthorized => "Unauthorized",
             Self::Forbidden => "Forbidden",
             Self::NamespaceTerminating => "NamespaceTerminating",
@@ -174,6 +178,7 @@ impl CallError {
             | Self::Tls(_)
             | Self::BadAnswer
             | Self::Redirect
+            | Self::Withheld
             | Self::Unauthorized
             | Self::NotFound
             | Self::Conflict
@@ -230,6 +235,7 @@ impl From<TransportError> for CallError {
             TransportError::Tls(fault) => Self::Tls(fault),
             TransportError::Redirect => Self::Redirect,
             TransportError::TooLarge => Self::TooLarge,
+            TransportError::Withheld => Self::Withheld,
         }
     }
 }

@@ -30,6 +30,7 @@ pub use error::{CallError, Retry};
 pub use lines::{MAX_LINE, WatchLines};
 pub use request::{Effect, FieldManager, FieldManagerError, ListQuery, Shape};
 
+use crate::term::Term;
 use crate::transport::{Connection, ResponseBody, TransportError, Verb};
 use classify::Asked;
 
@@ -67,12 +68,20 @@ impl Default for Deadlines {
 pub struct ApiClient {
     connection: Connection,
     deadlines: Deadlines,
+    term: Option<Term>,
 }
 
 impl ApiClient {
     /// Calls over a connection.
     pub fn new(connection: Connection, deadlines: Deadlines) -> Self {
-        Self { connection, deadlines }
+        Self { connection, deadlines, term: None }
+    }
+
+    /// Writes only during this term; a later one fails with [`CallError::Withheld`] and is not sent. Dry-runs are no writes.
+    #[must_use]
+    pub fn during(mut self, term: Term) -> Self {
+        self.term = Some(term);
+        self
     }
 
     /// The connection the calls go over.
@@ -166,7 +175,10 @@ impl ApiClient {
     }
 
     async fn object(&self, verb: Verb, effect: Effect, endpoint: &Endpoint, request: Builder, body: Bytes) -> Result<Answer, CallError> {
-        let request = request.body(body).map_err(|_| CallError::BadPath)?;
+        let mut request = request.body(body).map_err(|_| CallError::BadPath)?;
+        if let Some(term) = self.term.as_ref().filter(|_| verb != Verb::Get && effect == Effect::Persist) {
+            request.extensions_mut().insert(term.clone());
+        }
         let call = self.call(verb, effect == Effect::DryRun, asked(endpoint), request, MAX_OBJECT);
         let (head, body) = within(self.deadlines.object, call).await?;
         match head.status {

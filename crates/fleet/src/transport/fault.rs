@@ -25,6 +25,9 @@ pub enum TransportError {
     /// The answer exceeds the size limit of the call.
     #[error("the answer is larger than allowed")]
     TooLarge,
+    /// Not sent: the [`Term`](crate::term::Term) the request was to be sent in is over.
+    #[error("this process may not write now")]
+    Withheld,
 }
 
 /// Why there is no working connection.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::dial::{Dialer, Drivers, Http2, Sender};
-use super::{MAX_STREAMS, TransportError, Unreachable};
+use super::{MAX_STREAMS, TransportError, Unreachable, in_term};
 
 type Outgoing = Request<Full<Bytes>>;
 
@@ -122,7 +122,9 @@ impl Lane {
     }
 
     async fn attempt(&self, dialer: &Dialer, request: Outgoing) -> Result<Response<Incoming>, Failure> {
-        match self.sender(dialer).await? {
+        let sender = self.sender(dialer).await?;
+        in_term(&request)?;
+        match sender {
             Sender::H2(mut connection) => match connection.sender.try_send_request(request).await {
                 Ok(response) => Ok(response),
                 Err(error) => {

@@ -32,6 +32,7 @@ pub use fault::{TlsFault, TransportError, Unreachable};
 pub use observer::{Observed, RequestObserver, Unobserved, Verb};
 
 use crate::kubeconfig::{Fingerprint, Kubeconfig, ServerPolicy};
+use crate::term::Term;
 use dial::Dialer;
 use lane::Pool;
 
@@ -167,6 +168,8 @@ impl Connection {
     }
 
     /// Sends one request, whose URI is a path and a query, and returns the head of the answer with the body to be read.
+    ///
+    /// A request with a [`Term`] among its extensions is sent during that term or not at all.
     pub async fn send(&self, verb: Verb, dry_run: bool, request: Request<Bytes>) -> Result<Response<ResponseBody>, TransportError> {
         let mut count = Count { observer: self.observer.as_ref(), started: Instant::now(), verb, dry_run, status: None };
         let answer = match self.stack.as_ref() {
@@ -216,10 +219,16 @@ impl Own {
 }
 
 async fn send_by_kube(client: &kube::Client, request: Request<Bytes>) -> Result<Response<ResponseBody>, TransportError> {
+    in_term(&request)?;
     let mut request = request.map(kube::client::Body::from);
     decorate(request.headers_mut());
     let response = client.send(request).await.map_err(|error| TransportError::from_kube(&error))?;
     Ok(response.map(ResponseBody::kube))
+}
+
+/// To be asked last, when nothing is left to wait for.
+fn in_term<B>(request: &Request<B>) -> Result<(), TransportError> {
+    if request.extensions().get::<Term>().is_none_or(Term::holds) { Ok(()) } else { Err(TransportError::Withheld) }
 }
 
 fn decorate(headers: &mut http::HeaderMap) {

@@ -115,6 +115,9 @@ fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>, pa
     for path in &finding.paths {
         write_path(out, path, now, paint);
     }
+    if finding.paths_truncated > 0 {
+        _ = writeln!(out, "    … and {} more", finding.paths_truncated);
+    }
 }
 
 fn write_path(out: &mut String, path: &PathFinding, now: Option<Timestamp>, paint: Paint) {

@@ -14,7 +14,7 @@ use holdfast_engine::{
     manager::{Operation, Writer},
     path::Path,
 };
-use holdfast_fleet::call::CallError;
+use holdfast_fleet::{call::CallError, term::Term};
 use jiff::Timestamp;
 
 use super::{records::FenceQuestion, source::Learnt, state::ObjectState};
@@ -48,22 +48,23 @@ pub struct Context {
 }
 
 /// Leave to write, as of one moment. Policies, gates, claims and releases can change while an object is being judged; a write that was
-/// decided on by the old rules is then not sent.
+/// decided on by the old rules is then not sent. Nor is one after this hub's term.
 #[derive(Clone, Debug)]
 pub struct Leave {
     current: Arc<AtomicU64>,
     given: u64,
+    term: Term,
 }
 
 impl Leave {
     /// Leave as things stand now. Whoever changes what a write depends on moves `current`.
-    pub fn now(current: &Arc<AtomicU64>) -> Self {
-        Self { current: Arc::clone(current), given: current.load(Ordering::Acquire) }
+    pub fn now(current: &Arc<AtomicU64>, term: &Term) -> Self {
+        Self { current: Arc::clone(current), given: current.load(Ordering::Acquire), term: term.clone() }
     }
 
     /// Whether it still holds.
     pub fn holds(&self) -> bool {
-        self.current.load(Ordering::Acquire) == self.given
+        self.current.load(Ordering::Acquire) == self.given && self.term.holds()
     }
 }
 

@@ -451,6 +451,12 @@ impl Inquiry<'_> {
             Err(CallError::Conflict | CallError::AlreadyExists | CallError::PatchMismatch) => {
                 (self.with_case(desired, decide::overtaken), Outcome::Conflict)
             }
+            // The term ended between the decision and the wire.
+            Err(CallError::Withheld) => {
+                self.facts.stale_leave = true;
+                let judgement = self.with_case(desired, decide::overtaken);
+                return self.conclude(judgement, None);
+            }
             Err(error) => {
                 let outcome = if error.retry() == Retry::Later { Outcome::Failed } else { Outcome::Refused };
                 let refusal = self.facts.said(Err(error)).err();

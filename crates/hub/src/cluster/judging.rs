@@ -24,6 +24,8 @@ use super::{
 use crate::{
     events::{EventReason, Happening, Regarding},
     policy::{Ignore, Texts},
+    reports::bounds,
+    text::cut,
 };
 
 /// First wait before a refused or deferred write is tried again; doubles up to [`LAST_RETRY`].
@@ -34,6 +36,8 @@ const LAST_RETRY: Duration = Duration::from_hours(1);
 const FIRST_CONFLICT: Duration = Duration::from_millis(50);
 /// Longest wait.
 const LAST_CONFLICT: Duration = Duration::from_secs(30);
+/// Bytes of paths in one log line. Container runtimes split lines of more than 16 KiB.
+const LOGGED: usize = 8 * 1024;
 
 impl Actor {
     /// What a judgement needs; `None` where none is due now.
@@ -76,7 +80,7 @@ impl Actor {
                 name: release.name.clone(),
                 judged: revision.judged.clone(),
             }),
-            leave: Some(Leave::now(&self.leave)),
+            leave: Some(Leave::now(&self.leave, &self.shared.term)),
         };
         let afresh = self.afresh.remove(&due.id);
         Some((UnderWay { due, release, guarded, afresh }, state, context))
@@ -184,20 +188,23 @@ impl Actor {
     /// Says a write in log and metric.
     fn say_written(&self, release: &ReleaseName, guarded: &Guarded, uid: &str, write: &Written) -> CorrectionRecord {
         self.shared.metrics.corrected(&guarded.key.gvk.kind, write.outcome);
-        let record = CorrectionRecord {
+        let mut record = CorrectionRecord {
             object: object_ref(&guarded.key, uid),
             paths: write.paths.iter().map(|(path, _)| path.to_string()).filter(|path| !path.is_empty()).collect(),
+            paths_truncated: 0,
             actor: write.actor.clone(),
             outcome: write.outcome,
             time: self.shared.clock.now(),
         };
+        bounds::fit_correction(&mut record);
         let policy = self.releases.get(release).and_then(|known| known.guard.policy.as_ref());
         tracing::info!(
             audit = "correction",
             cluster = %self.name,
             release = %release,
             object = %guarded.key,
-            paths = record.paths.join(" "),
+            paths = cut(&record.paths.join(" "), LOGGED),
+            more_paths = (record.paths_truncated > 0).then_some(record.paths_truncated),
             actor = record.actor.as_ref().map_or("", |actor| actor.manager.as_str()),
             policy = policy.map(ToString::to_string).unwrap_or_default(),
             outcome = record.outcome.as_str(),

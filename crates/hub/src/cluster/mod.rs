@@ -164,7 +164,7 @@ async fn closes(mut fleet: watch::Receiver<Arc<FleetView>>, name: &ClusterName) 
 pub(crate) fn connect(shared: &Shared, kubeconfig: &Kubeconfig) -> Result<ApiClient, &'static str> {
     let connection = Connection::new(kubeconfig, &shared.servers, Options::default(), Arc::clone(&shared.observer))
         .map_err(holdfast_fleet::transport::ConnectError::reason)?;
-    Ok(ApiClient::new(connection, Deadlines::default()))
+    Ok(ApiClient::new(connection, Deadlines::default()).during(shared.term.clone()))
 }
 
 /// The kubeconfig to connect with, or why not.

@@ -83,8 +83,8 @@ impl Actor {
         if known.guard.suspend || self.entry.gate != Gate::Open {
             return Permit::Report(Some(Reason::Suspended));
         }
-        // Another release may claim the object, and other credentials may lead to another cluster.
-        if !self.loads.is_settled() || self.credentials.is_unresolved() {
+        // Another release may claim the object, other credentials may lead to another cluster, another hub may lead.
+        if !self.loads.is_settled() || self.credentials.is_unresolved() || !self.shared.term.holds() {
             return PASSING;
         }
         match &known.phase {

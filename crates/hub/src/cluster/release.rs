@@ -134,6 +134,7 @@ fn finding(problem: &Problem, catalog: &Catalog) -> Finding {
         reason,
         message: format!("document {} of the manifest: {}", problem.document, problem.cause),
         paths: Vec::new(),
+        paths_truncated: 0,
         first_seen: None,
         last_seen: None,
         count: 1,

@@ -244,6 +244,7 @@ impl Actor {
                 self.objects.remove(&id);
                 self.shared.states.remove(id);
                 self.queue.forget(id);
+                self.echoes.remove(&id);
                 self.skipped.remove(&id);
                 self.afresh.remove(&id);
                 self.awaiting.remove(&id);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, transport::RequestObserver, watch::WatchStats};
+use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, term::Term, transport::RequestObserver, watch::WatchStats};
 
 use super::state::States;
 use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports, state_secrets::StateSecrets};
@@ -25,6 +25,8 @@ pub struct Shared {
     pub releases: ReleaseCounts,
     /// Which servers a kubeconfig may name.
     pub servers: ServerPolicy,
+    /// How long this hub may write.
+    pub term: Term,
     /// Wall time.
     pub clock: Arc<dyn Clock>,
     /// Where state is kept, and the key for hashes that leave the process.

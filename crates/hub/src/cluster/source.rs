@@ -30,7 +30,7 @@ use super::{
     release::LoadError,
     state::StateId,
 };
-use crate::{policy::Guard, state_secrets::StoredShown};
+use crate::{policy::Guard, reports::bounds, state_secrets::StoredShown};
 
 #[cfg(test)]
 mod tests;
@@ -271,21 +271,28 @@ impl Guardianship {
             return News { drift: false };
         }
         let old = self.findings.get(&id);
-        let same = old.is_some_and(|old| {
-            old.finding.verdict == judgement.verdict && old.finding.action == judgement.action && old.finding.paths == judgement.paths
-        });
-        let repeated = same && judgement.action != Action::Corrected && judgement.action != Action::Recreated;
-        let finding = Finding {
+        let mut finding = Finding {
             object: object_ref(key, uid),
             verdict: judgement.verdict,
             action: judgement.action,
             reason: judgement.reason,
             message: judgement.message.clone(),
-            paths: judgement.paths.clone(),
+            paths: judgement.paths.iter().take(bounds::PATHS).cloned().collect(),
+            paths_truncated: judgement.paths.len().saturating_sub(bounds::PATHS) as u64,
             first_seen: old.and_then(|old| old.finding.first_seen).or(Some(now)),
-            last_seen: if repeated { old.and_then(|old| old.finding.last_seen) } else { Some(now) },
-            count: old.map_or(0, |old| old.finding.count) + u64::from(!repeated),
+            last_seen: Some(now),
+            count: old.map_or(0, |old| old.finding.count) + 1,
         };
+        bounds::fit_finding(&mut finding);
+        let same = old.is_some_and(|Listed { finding: old, .. }| {
+            old.verdict == finding.verdict
+                && old.action == finding.action
+                && (&old.paths, old.paths_truncated) == (&finding.paths, finding.paths_truncated)
+        });
+        let repeated = same && judgement.action != Action::Corrected && judgement.action != Action::Recreated;
+        if let Some(Listed { finding: old, .. }) = old.filter(|_| repeated) {
+            (finding.last_seen, finding.count) = (old.last_seen, old.count);
+        }
         // One that stays listed although nothing differs says why it is inexact.
         let corrected = judgement.verdict == Verdict::InSync && judgement.action != Action::Reported;
         let until = if corrected { self.listed_until(now) } else { None };

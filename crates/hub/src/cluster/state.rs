@@ -5,7 +5,7 @@
 use std::{
     mem::size_of,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -134,9 +134,15 @@ pub struct States {
 #[derive(Debug, Default)]
 struct Shared {
     objects: DashMap<StateId, ObjectState>,
-    owned_sets: DashMap<Digest, Arc<OwnedSet>>,
+    /// Owned sets that objects have, and some that none has any more.
+    owned_sets: DashMap<Digest, Weak<OwnedSet>>,
+    /// How many there may be before those are swept out.
+    sweep_at: AtomicUsize,
     bytes: AtomicUsize,
 }
+
+/// As few owned sets as this are never swept.
+const SWEPT_FROM: usize = 1024;
 
 impl States {
     /// A copy of an object's state.
@@ -182,7 +188,23 @@ impl States {
 
     /// One shared copy of an owned set: objects of one shape have equal ones.
     pub fn intern(&self, owned: OwnedSet) -> Arc<OwnedSet> {
-        Arc::clone(self.shared.owned_sets.entry(owned.digest()).or_insert_with(|| Arc::new(owned)).value())
+        self.sweep();
+        let mut slot = self.shared.owned_sets.entry(owned.digest()).or_default();
+        if let Some(known) = slot.upgrade() {
+            return known;
+        }
+        let owned = Arc::new(owned);
+        *slot = Arc::downgrade(&owned);
+        owned
+    }
+
+    /// Sweeps out owned sets that no object has any more, each time their number has doubled: over weeks of releases, shapes come and go.
+    fn sweep(&self) {
+        let sets = &self.shared.owned_sets;
+        if sets.len() >= self.shared.sweep_at.load(Ordering::Relaxed).max(SWEPT_FROM) {
+            sets.retain(|_, set| set.strong_count() > 0);
+            self.shared.sweep_at.store(sets.len() * 2, Ordering::Relaxed);
+        }
     }
 
     /// Objects remembered.
@@ -222,5 +244,22 @@ mod tests {
             states.remove(StateId::of(ClusterId(1), &key));
         }
         assert_eq!((states.bytes(), states.len()), (0, 0));
+    }
+
+    #[test]
+    fn owned_sets_go_with_the_last_object_that_has_them() {
+        let states = States::default();
+        let set = |number: u32| {
+            let mut set = OwnedSet::default();
+            set.insert_path(&holdfast_engine::path::Path::of_fields(&["data", &format!("key-{number}")]));
+            set
+        };
+        let kept: Vec<_> = (0..100).map(|number| states.intern(set(number))).collect();
+        assert!(Arc::ptr_eq(&kept[7], &states.intern(set(7))), "one copy");
+        for number in 100..10_000 {
+            states.intern(set(number));
+        }
+        assert!(states.shared.owned_sets.len() <= 2 * SWEPT_FROM, "{}", states.shared.owned_sets.len());
+        assert!(Arc::ptr_eq(&kept[7], &states.intern(set(7))), "what is in use stays");
     }
 }

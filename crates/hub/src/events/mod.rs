@@ -126,7 +126,8 @@ impl Events {
     }
 
     /// Hands in what happened. Dropped and counted where the writer does not keep up.
-    pub fn emit(&self, happening: Happening) {
+    pub fn emit(&self, mut happening: Happening) {
+        happening.note = note::fit(&happening.note);
         if self.queue.try_send(happening).is_err() {
             self.metrics.event_dropped();
         }

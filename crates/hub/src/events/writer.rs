@@ -28,7 +28,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Happening, Regarding,
     gather::{Draft, Gather, SeriesKey},
-    note,
 };
 use crate::{
     management::{self, Failure},
@@ -151,7 +150,7 @@ impl EventWriter {
             action: Some(draft.key.reason.action().to_owned()),
             reason: Some(draft.key.reason.as_str().to_owned()),
             regarding: Some(regarding),
-            note: Some(note::cut(&draft.note)),
+            note: Some(draft.note.clone()),
             type_: Some(draft.key.reason.kind().to_owned()),
             // A series begins with the second time.
             series: (draft.count > 1).then_some(series),

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use holdfast_fleet::supervisor::Supervisor;
+use holdfast_fleet::{supervisor::Supervisor, term::Term};
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -52,8 +52,10 @@ impl HttpError {
 pub struct Sources {
     /// The page of `/metrics`.
     pub metrics: Arc<Metrics>,
-    /// `/readyz` says yes once the view is complete.
+    /// `/readyz` says yes once the view is complete …
     pub fleet: watch::Receiver<Arc<FleetView>>,
+    /// … and whether this hub leads or stands by.
+    pub term: watch::Receiver<Option<Term>>,
     /// `/healthz` says yes while no task failed that the hub cannot do without; `/debug/tasks` lists all.
     pub supervisor: Supervisor,
 }
@@ -132,10 +134,12 @@ async fn healthz(State(sources): State<Sources>) -> Response {
 }
 
 async fn readyz(State(sources): State<Sources>) -> Response {
-    if sources.fleet.borrow().complete {
-        "ok\n".into_response()
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the management cluster was not read completely yet\n").into_response()
+    let leads = sources.term.borrow().as_ref().is_some_and(Term::holds);
+    match (sources.fleet.borrow().complete, leads) {
+        (false, _) => (StatusCode::SERVICE_UNAVAILABLE, "the management cluster was not read completely yet\n").into_response(),
+        (true, true) => "ok\n".into_response(),
+        // Ready to take over, and a roll-out must not wait for more.
+        (true, false) => "standby\n".into_response(),
     }
 }
 

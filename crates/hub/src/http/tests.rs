@@ -23,16 +23,18 @@ async fn get_page(address: SocketAddr, path: &str) -> (u16, String) {
 
 struct Fixture {
     fleet: watch::Sender<Arc<FleetView>>,
+    term: watch::Sender<Option<Term>>,
     supervisor: Supervisor,
     sources: Sources,
 }
 
 fn fixture() -> Fixture {
     let fleet = watch::Sender::new(Arc::new(FleetView::default()));
+    let term = watch::Sender::new(None);
     let supervisor = Supervisor::root("hub");
     let metrics = Arc::new(Metrics::new(Arc::new(WatchStats::default())).unwrap());
-    let sources = Sources { metrics, fleet: fleet.subscribe(), supervisor: supervisor.clone() };
-    Fixture { fleet, supervisor, sources }
+    let sources = Sources { metrics, fleet: fleet.subscribe(), term: term.subscribe(), supervisor: supervisor.clone() };
+    Fixture { fleet, term, supervisor, sources }
 }
 
 fn serve(supervisor: &Supervisor, listener: Listener) -> SocketAddr {
@@ -49,12 +51,14 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr:
 
 #[tokio::test]
 async fn probes_and_metrics_answer() {
-    let Fixture { fleet, supervisor, sources } = fixture();
+    let Fixture { fleet, term, supervisor, sources } = fixture();
     let address = serve(&supervisor, Listener::public(ANY, sources).await.unwrap());
     assert_eq!(get_page(address, "/healthz").await.0, 200);
     assert_eq!(get_page(address, "/readyz").await.0, 503);
     fleet.send_replace(Arc::new(FleetView { complete: true, ..FleetView::default() }));
-    assert_eq!(get_page(address, "/readyz").await.0, 200);
+    assert_eq!(get_page(address, "/readyz").await, (200, "standby\n".to_owned()));
+    term.send_replace(Some(Term::unlimited()));
+    assert_eq!(get_page(address, "/readyz").await, (200, "ok\n".to_owned()));
     let (code, page) = get_page(address, "/metrics").await;
     assert_eq!(code, 200);
     assert!(page.contains("holdfast_clusters{"), "{page}");

@@ -4,14 +4,20 @@ pub(crate) mod slim;
 
 use std::{future::Future, time::Duration};
 
-use kube::{Client, Config, Error, client::ClientBuilder, runtime::watcher};
+use holdfast_fleet::term::Term;
+use http::Request;
+use kube::{
+    Client, Config, Error,
+    client::{Body, ClientBuilder},
+    runtime::watcher,
+};
 use tokio::time::timeout;
-use tower::{BoxError, util::MapFutureLayer};
+use tower::{BoxError, filter::FilterLayer, util::MapFutureLayer};
 
 /// How long a server may take until the first byte of an answer. Watches send theirs at once, lists when they are complete.
 const HEADERS: Duration = Duration::from_secs(30);
 /// How long a whole call may take.
-const CALL: Duration = Duration::from_secs(10);
+pub(crate) const CALL: Duration = Duration::from_secs(10);
 
 /// Why a call to the management cluster failed. Never carries what the server said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +47,8 @@ pub enum Failure {
     Server,
     /// An answer that cannot be read.
     BadAnswer,
+    /// Not sent: this hub does not lead now.
+    Withheld,
 }
 
 impl Failure {
@@ -59,6 +67,7 @@ impl Failure {
             Self::Throttled => "Throttled",
             Self::Server => "Server",
             Self::BadAnswer => "BadAnswer",
+            Self::Withheld => "Withheld",
         }
     }
 
@@ -99,11 +108,28 @@ impl Failure {
 }
 
 /// A client for the management cluster. It never retries by itself, and gives up on a server that does not answer.
-pub fn client(mut config: Config) -> Result<Client, Error> {
+pub fn client(config: Config) -> Result<Client, Error> {
+    let deadline = MapFutureLayer::new(answer_in_time);
+    Ok(ClientBuilder::try_from(impatient(config))?.with_layer(&deadline).build())
+}
+
+/// The same for everything but the Lease: what would change something is sent during the term, and otherwise fails with
+/// [`Failure::Withheld`].
+pub fn client_during(config: Config, term: Term) -> Result<Client, Error> {
+    let deadline = MapFutureLayer::new(answer_in_time);
+    let in_term =
+        FilterLayer::new(
+            move |request: Request<Body>| {
+                if request.method().is_safe() || term.holds() { Ok(request) } else { Err(BoxError::from(Failure::Withheld)) }
+            },
+        );
+    Ok(ClientBuilder::try_from(impatient(config))?.with_layer(&in_term).with_layer(&deadline).build())
+}
+
+fn impatient(mut config: Config) -> Config {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(10));
-    let deadline = MapFutureLayer::new(answer_in_time);
-    Ok(ClientBuilder::try_from(config)?.with_layer(&deadline).build())
+    config
 }
 
 async fn answer_in_time<T>(answer: impl Future<Output = Result<T, BoxError>>) -> Result<T, BoxError> {
@@ -132,6 +158,33 @@ mod tests {
         let error = answer_in_time(std::future::pending::<Result<(), BoxError>>()).await.unwrap_err();
         assert_eq!(error.downcast_ref::<Failure>(), Some(&Failure::Timeout));
         assert_eq!(Failure::of(&Error::Service(error)), Failure::Timeout);
+    }
+
+    #[tokio::test]
+    async fn outside_its_term_a_hub_reads_and_writes_nothing() {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        use kube::{
+            Api,
+            api::{DeleteParams, Patch, PatchParams, PostParams},
+        };
+
+        // Nobody listens there: what is sent cannot be delivered.
+        let config = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let term = Term::bounded(std::sync::Arc::new(holdfast_fleet::clock::SystemClock));
+        let maps: Api<ConfigMap> = Api::namespaced(client_during(config, term.clone()).unwrap(), "t");
+        let map = ConfigMap::default();
+        let writes = async || {
+            let patch = Patch::Merge(serde_json::json!({}));
+            [
+                call(maps.create(&PostParams::default(), &map)).await.map(drop),
+                call(maps.patch("a", &PatchParams::default(), &patch)).await.map(drop),
+                call(maps.delete("a", &DeleteParams::default())).await.map(drop),
+            ]
+        };
+        assert_eq!(writes().await, [Err(Failure::Withheld); 3]);
+        assert_eq!(call(maps.get("a")).await.map(drop), Err(Failure::Unreachable), "a read is sent");
+        term.extend(Term::since(&holdfast_fleet::clock::SystemClock), Duration::from_mins(1));
+        assert_eq!(writes().await, [Err(Failure::Unreachable); 3]);
     }
 
     #[test]

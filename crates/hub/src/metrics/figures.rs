@@ -85,6 +85,10 @@ impl Figures {
         self.clusters.insert(cluster.clone(), figures);
     }
 
+    pub(super) fn clear(&mut self) {
+        self.clusters.clear();
+    }
+
     pub(super) fn remove(&mut self, cluster: &ClusterName) {
         self.clusters.remove(cluster);
     }

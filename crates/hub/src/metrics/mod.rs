@@ -12,6 +12,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use holdfast_api::report::{Change, DeviationReason, Outcome, Verdict};
 use holdfast_fleet::{
     kubeconfig::Rejection,
+    term::Term,
     transport::{Observed, RequestObserver},
     watch::WatchStats,
 };
@@ -75,6 +76,8 @@ pub struct Metrics {
     state_bytes: IntGauge,
     queue_depth: IntGauge,
     clusters_unowned: IntGauge,
+    leading: IntGauge,
+    term: Mutex<Option<Term>>,
     drift_detected: IntCounterVec,
     corrections: IntCounterVec,
     correction_seconds: Histogram,
@@ -102,6 +105,8 @@ impl Metrics {
             state_bytes: make.gauge("state_bytes", "Memory the hash state of all objects takes.")?,
             queue_depth: make.gauge("queue_depth", "Objects that wait to be judged.")?,
             clusters_unowned: make.gauge("hub_clusters_unowned", "Clusters that no replica looks after.")?,
+            leading: make.gauge("leading", "Whether this hub may write: of several replicas one has 1.")?,
+            term: Mutex::default(),
             drift_detected: make.counters("drift_detected_total", "Drifted paths found.", &["kind", "change"])?,
             corrections: make.counters("corrections_total", "Writes to put drift back.", &["kind", "outcome"])?,
             correction_seconds: make.histogram("correction_seconds", "From the event of a drift to the acknowledged write.")?,
@@ -171,6 +176,11 @@ impl Metrics {
         self.clusters_unowned.set(signed(count));
     }
 
+    /// The term this hub leads in; `None` while it stands by.
+    pub fn set_term(&self, term: Option<Term>) {
+        *self.term.lock() = term;
+    }
+
     /// Memory the hash state of all clusters takes.
     pub fn set_state_bytes(&self, bytes: u64) {
         self.state_bytes.set(signed(bytes));
@@ -184,6 +194,12 @@ impl Metrics {
     /// A cluster left.
     pub fn remove_cluster(&self, cluster: &ClusterName) {
         self.figures.lock().remove(cluster);
+    }
+
+    /// All clusters left: this hub looks after none any more.
+    pub fn remove_clusters(&self) {
+        self.figures.lock().clear();
+        self.state_bytes.set(0);
     }
 
     /// The page for Prometheus.
@@ -215,6 +231,7 @@ impl Metrics {
         for (cluster, up) in figures.up() {
             self.cluster_up.with_label_values(&[&*cluster.namespace, &*cluster.name]).set(i64::from(up));
         }
+        self.leading.set(self.term.lock().as_ref().is_some_and(Term::holds).into());
         self.watches.set(signed(self.watch_stats.running()));
         for (reason, count) in self.watch_stats.restarts() {
             let counter = self.watch_restarts.with_label_values(&[reason.label()]);

@@ -24,6 +24,7 @@ fn the_page_is_as_promised() {
     metrics.kubeconfig_rejected(Rejection::Exec);
     metrics.event_dropped();
     metrics.set_state_bytes(2048);
+    metrics.set_term(Some(Term::unlimited()));
     metrics.observe(Observed {
         verb: holdfast_fleet::transport::Verb::Get,
         dry_run: false,

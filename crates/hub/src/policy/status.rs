@@ -131,6 +131,7 @@ impl PolicyStatusWriter {
         }}));
         match management::call(api.patch_status(&name.name, &PatchParams::default(), &patch)).await {
             Ok(_) | Err(Failure::NotFound) => true,
+            Err(Failure::Withheld) => false,
             Err(failure) => {
                 tracing::warn!(policy = %name, failure = failure.as_str(), "cannot write the status of a policy, retrying");
                 false

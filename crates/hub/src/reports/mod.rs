@@ -1,12 +1,13 @@
 //! `DriftReports`: what was found, written to the management cluster.
 //!
 //! Reconcilers call [`Reports::publish`] as often as they like; one task, [`ReportWriter::run`], writes. Per report only the newest
-//! status is kept, so memory is bounded by the number of reports. The first write of a report happens at once, later ones at least a
+//! status is kept, and none of unlimited size, so memory is bounded by the number of reports. The first write of a report happens at once, later ones at least a
 //! second apart; a status that says what the stored one says costs no request, at a start of the hub too.
 //!
 //! The task watches the reports it owns: one that somebody edits or deletes is written again, and those of clusters that left the
 //! fleet are deleted. Its own writes come back through that watch and find everything as it should be, so they wake nobody.
 
+pub(crate) mod bounds;
 mod content;
 mod desk;
 #[cfg(test)]
@@ -53,7 +54,7 @@ impl Default for Reports {
 impl Reports {
     /// Makes `status` the status of a report, and `owner` its owner. Never blocks; a status that says nothing new is free.
     pub fn publish(&self, key: ReportKey, owner: OwnerRef, status: DriftReportStatus) {
-        if self.shared.desk.lock().publish(key, owner, Arc::new(status), Instant::now()) {
+        if self.shared.desk.lock().publish(key, owner, Arc::new(bounds::fit(status)), Instant::now()) {
             self.shared.wake.notify_one();
         }
     }

@@ -130,7 +130,9 @@ impl ReportWriter {
     }
 
     fn finish(&self, job: &Job, outcome: Result<Written, Failure>) {
-        if let Err(failure) = &outcome {
+        if let Err(failure) = &outcome
+            && *failure != Failure::Withheld
+        {
             tracing::warn!(report = %job.name.name, namespace = %job.name.namespace, failure = failure.as_str(), "cannot write a report, retrying");
         }
         self.reports.shared.desk.lock().finished(job, outcome, Instant::now());

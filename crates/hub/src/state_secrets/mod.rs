@@ -18,9 +18,11 @@ mod key;
 mod part;
 mod seal;
 mod store;
+mod sweeper;
 
 pub use chunks::{Plain, plain_parts};
 pub use format::{StoredContests, StoredId, StoredIntent, StoredObject, StoredObjects, StoredShown, StoredSight, StoredStanding};
 pub use holdfast_engine::stored::StoredLedger;
 pub use part::Part;
 pub use store::{ClusterSecrets, Kept, StateSecrets, Stored, Subject};
+pub use sweeper::Sweeper;

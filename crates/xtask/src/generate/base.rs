@@ -79,10 +79,8 @@ metadata:
   labels:
     {labels}
 spec:
-  replicas: 1
-  # One hub at a time: the old one ends before the new one starts.
-  strategy:
-    type: Recreate
+  # One works, the other takes over within half a minute when it dies, and at once when it ends.
+  replicas: 2
   selector:
     matchLabels:
       {labels}
@@ -93,6 +91,13 @@ spec:
     spec:
       serviceAccountName: {ACCOUNT}
       terminationGracePeriodSeconds: 10
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: kubernetes.io/hostname
+        whenUnsatisfiable: ScheduleAnyway
+        labelSelector:
+          matchLabels:
+            {labels}
       securityContext:
         runAsNonRoot: true
         runAsUser: 65532
@@ -101,7 +106,7 @@ spec:
       containers:
       - name: hub
         image: holdfast:{version}
-        args: [hub, \"--listen=0.0.0.0:{PORT}\"]
+        args: [hub, --leader-elect, \"--listen=0.0.0.0:{PORT}\"]
         env:
         - name: HOLDFAST_ID
           valueFrom:

@@ -90,6 +90,39 @@ namespace, in place of the ClusterRoleBinding.",
         ],
     );
     page.binding("holdfast-hub");
+    page.comment("Which of several hubs works, and since when nothing was heard of it. In the namespace of the hub, and in no other.");
+    page.document(&format!(
+        "apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: holdfast-lease
+  namespace: {NAMESPACE}
+rules:
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [holdfast]
+  verbs: [get, update]
+"
+    ));
+    page.document(&format!(
+        "apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: holdfast-lease
+  namespace: {NAMESPACE}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: holdfast-lease
+subjects:
+- kind: ServiceAccount
+  name: {ACCOUNT}
+  namespace: {NAMESPACE}
+"
+    ));
     page.text
 }
 

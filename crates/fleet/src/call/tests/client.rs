@@ -8,8 +8,10 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
 use super::super::{ApiClient, CallError, Deadlines, Effect, Endpoint, Fetched, FieldManager, ListQuery, Shape};
+use crate::clock::SystemClock;
 use crate::kubeconfig;
 use crate::kubeconfig::fixture::{Authority, with_token};
+use crate::term::Term;
 use crate::transport::tests::server::TestServer;
 use crate::transport::tests::{connection, loopback};
 use crate::transport::{Connection, Observed, Options, RequestObserver, Unreachable, Verb};
@@ -193,4 +195,30 @@ async fn dry_runs_are_told_from_writes() {
     client.get(&web(), Shape::Full).await.unwrap();
     let expected = [(Verb::Patch, true), (Verb::Create, true), (Verb::Patch, false), (Verb::Create, false), (Verb::Get, false)];
     assert_eq!(*verbs.0.lock(), expected);
+}
+
+#[tokio::test]
+async fn a_write_is_sent_during_its_term_or_not_at_all() {
+    let server = TestServer::start(&CA).await;
+    let term = Term::bounded(Arc::new(SystemClock));
+    let client = client(&server).during(term.clone());
+    let writes = async || {
+        [
+            client.create(&web(), Bytes::new(), &helm(), Effect::Persist).await.err(),
+            client.apply(&web(), Bytes::new(), &helm(), true, Effect::Persist).await.err(),
+            client.json_patch(&web(), Bytes::new(), &helm(), Effect::Persist).await.err(),
+            client.merge_patch(&web(), Bytes::new(), &helm(), Effect::Persist).await.err(),
+        ]
+    };
+    let withheld = [const { Some(CallError::Withheld) }; 4];
+    assert_eq!(writes().await, withheld, "not begun");
+    client.get(&web(), Shape::Full).await.unwrap();
+    client.apply(&web(), Bytes::new(), &helm(), true, Effect::DryRun).await.unwrap();
+    assert_eq!(server.seen().len(), 2, "reads and dry-runs need no term");
+    term.extend(Term::since(&SystemClock), PATIENCE);
+    assert_eq!(writes().await, [const { None }; 4]);
+    assert_eq!(server.seen().len(), 6);
+    term.end();
+    assert_eq!(writes().await, withheld, "over");
+    assert_eq!(server.seen().len(), 6);
 }
