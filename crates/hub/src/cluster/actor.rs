@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
     time::Duration,
 };
 
@@ -34,6 +34,7 @@ use super::{
     credentials::Credentials,
     following::Probe,
     guarded::Guarded,
+    identities::{Claim, Seat},
     inquiry::Examiner,
     loads::Loads,
     queue::{Due, Queue},
@@ -128,6 +129,8 @@ pub struct Start {
     pub cluster: ClusterId,
     /// UID of its `kube-system` namespace.
     pub uid: Arc<str>,
+    /// What may be done under this name of it.
+    pub seat: Seat,
     /// Calls.
     pub client: ApiClient,
     /// Discovery, refreshed at least once.
@@ -147,8 +150,8 @@ pub(super) struct Actor {
     pub(super) credentials: Credentials,
     pub(super) uid: Arc<str>,
     pub(super) started: Instant,
-    /// Moves with everything that a write depends on.
-    pub(super) leave: Arc<AtomicU64>,
+    /// The leave to write, which moves with everything that a write depends on, and what this name of the cluster may do.
+    pub(super) seat: Seat,
     /// Releases may be permitted otherwise now.
     pub(super) permits_due: bool,
     /// Why the actor is to end.
@@ -201,15 +204,16 @@ pub struct Last {
 
 /// Runs a connected cluster until it is released, must be connected anew, or is told to stop.
 pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop: &CancellationToken) -> Last {
-    let Start { shared, entry, credentials, policies, cluster, uid, client, discovery, mut watching, mut deliveries } = start;
+    let Start { shared, entry, credentials, policies, cluster, uid, seat, client, discovery, mut watching, mut deliveries } = start;
     let now = Instant::now();
     let catalog = discovery.catalog();
     let has_scalers = watching.start(&catalog);
     let examiner = Examiner { client, states: shared.states.clone(), clock: Arc::clone(&shared.clock) };
     let rules_checked = shared.clock.now();
+    let mut claim = seat.claim.clone();
     let mut actor = Actor {
         name: entry.name.clone(),
-        contact: Contact { unreachable: None, stale: false, paused: entry.gate == Gate::Paused },
+        contact: Contact { unreachable: None, stale: false, paused: entry.gate == Gate::Paused, claim: claim.borrow_and_update().clone() },
         shared,
         entry,
         policies,
@@ -217,7 +221,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         credentials,
         uid,
         started: now,
-        leave: Arc::default(),
+        seat,
         permits_due: false,
         ended: None,
         examiner,
@@ -251,7 +255,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         resume_at: None,
     };
     actor.publish_cluster();
-    let ended = actor.run(&mut fleet, &mut deliveries, stop).await;
+    let ended = actor.run(&mut fleet, &mut claim, &mut deliveries, stop).await;
     // No write begins from here on.
     actor.rules_moved();
     actor.wind_down().await;
@@ -263,6 +267,7 @@ impl Actor {
     async fn run(
         &mut self,
         fleet: &mut watch::Receiver<Arc<FleetView>>,
+        claim: &mut watch::Receiver<Claim>,
         deliveries: &mut mpsc::Receiver<Delivery<Sighting>>,
         stop: &CancellationToken,
     ) -> Ended {
@@ -281,6 +286,13 @@ impl Actor {
                     if let Some(ended) = self.follow(&view) {
                         return ended;
                     }
+                }
+                changed = claim.changed() => {
+                    if changed.is_err() {
+                        return Ended::Released;
+                    }
+                    let now = claim.borrow_and_update().clone();
+                    self.claim_changed(now);
                 }
                 Some(job) = self.jobs.next(), if !self.jobs.is_empty() => self.finish(job),
                 delivery = deliveries.recv() => match delivery {

@@ -8,7 +8,10 @@ use std::{
 use holdfast_fleet::{call::ApiClient, kubeconfig::Kubeconfig};
 use tokio::time::Instant;
 
-use super::actor::{Actor, Ended, Job};
+use super::{
+    actor::{Actor, Ended, Job},
+    identities::Claim,
+};
 use crate::fleet_view::{Credential, FleetView, Gate};
 
 /// What a probe of other credentials found.
@@ -24,7 +27,7 @@ pub(super) enum Probe {
 impl Actor {
     /// What a write depends on changed: writes that were decided on before are not sent, and what was only reported is looked at again.
     pub(super) fn rules_moved(&mut self) {
-        self.leave.fetch_add(1, Ordering::AcqRel);
+        self.seat.leave.fetch_add(1, Ordering::AcqRel);
         self.permits_due = true;
     }
 
@@ -52,6 +55,20 @@ impl Actor {
             self.policies_changed();
         }
         None
+    }
+
+    /// Other names of the same cluster came, went, or were found out.
+    pub(super) fn claim_changed(&mut self, claim: Claim) {
+        match &claim {
+            Claim::Yielded(older) => {
+                tracing::warn!(cluster = %self.name, %older, "an older name leads to the same cluster: nothing is written")
+            }
+            Claim::Held(others) => tracing::info!(cluster = %self.name, others = others.len(), "this name may write to the cluster"),
+            Claim::Unsettled => {}
+        }
+        self.contact.claim = claim;
+        self.rules_moved();
+        self.all_dirty();
     }
 
     /// The Secret holds these credentials now. A new token goes into the running connection; anything else may lead elsewhere.

@@ -6,6 +6,7 @@
 //!   `following` (the management cluster and the connection) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
+//! - [`identities`] decides under which of several names of one cluster is written.
 //! - `book`, `claims`, `credentials`, `health`, `loads`, `scalers`, `queue`, `source` are plain values with rules.
 
 pub mod actor;
@@ -19,6 +20,7 @@ mod delivering;
 mod following;
 pub mod guarded;
 mod health;
+pub mod identities;
 pub mod inquiry;
 mod judging;
 mod loads;
@@ -107,6 +109,7 @@ pub async fn run(
                 rejected = None;
                 match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
                     Err(reason) => {
+                        shared.identities.tried(&name);
                         say(&shared, &entry, &Standing::unreachable(reason), &last);
                         // Cancel-safe: a timer and a watch channel.
                         tokio::select! {
@@ -124,6 +127,7 @@ pub async fn run(
                 }
             }
             Err(standing) => {
+                shared.identities.tried(&name);
                 if let Standing { rejection: Some(rejection), .. } = &standing
                     && rejected.as_ref() != Some(rejection)
                 {
@@ -206,7 +210,7 @@ async fn session(
     let (uid, discovery) = tokio::select! {
         () = stop.cancelled() => return Ok(None),
         () = closes(fleet.clone(), &entry.name) => return Ok(None),
-        found = Box::pin(find_out(&client)) => found?,
+        found = Box::pin(find_out(shared, &entry.name, &client)) => found?,
     };
     let (sender, deliveries) = mpsc::channel(DELIVERIES);
     let scope = supervisor.child("session");
@@ -219,6 +223,7 @@ async fn session(
         policies: Arc::clone(&view.policies),
         cluster: id,
         uid,
+        seat: shared.identities.seat(&entry.name),
         client,
         discovery,
         watching: Watching::new(watches, decoder),
@@ -232,8 +237,9 @@ async fn session(
 }
 
 /// Which cluster it is and what it serves.
-async fn find_out(client: &ApiClient) -> Result<(Arc<str>, Discovery), &'static str> {
+async fn find_out(shared: &Shared, name: &ClusterName, client: &ApiClient) -> Result<(Arc<str>, Discovery), &'static str> {
     let uid = cluster_uid(client).await.map_err(holdfast_fleet::watch::SourceError::category)?;
+    shared.identities.identified(name, &uid);
     let mut discovery = Discovery::default();
     discovery.refresh(client).await.map_err(holdfast_fleet::discovery::DiscoveryError::category)?;
     Ok((uid, discovery))

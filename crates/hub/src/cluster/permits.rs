@@ -7,7 +7,7 @@ use holdfast_api::{
 use holdfast_engine::case::Permit;
 use tokio::time::Instant;
 
-use super::{actor::Actor, book::Phase, guarded::Guarded, records::ReleaseName, source::Guardianship, state::StateId};
+use super::{actor::Actor, book::Phase, guarded::Guarded, identities::Claim, records::ReleaseName, source::Guardianship, state::StateId};
 use crate::fleet_view::Gate;
 
 /// What may be written of a release, as last looked at.
@@ -86,6 +86,11 @@ impl Actor {
         // Another release may claim the object, and other credentials may lead to another cluster.
         if !self.loads.is_settled() || self.credentials.is_unresolved() {
             return PASSING;
+        }
+        match *self.seat.claim.borrow() {
+            Claim::Held(_) => {}
+            Claim::Yielded(_) => return Permit::Report(Some(Reason::Suspended)),
+            Claim::Unsettled => return PASSING,
         }
         match &known.phase {
             Phase::Desired(_) => Permit::Write,

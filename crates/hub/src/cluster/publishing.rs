@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{
     actor::{Actor, Slot},
-    source::{Contact, Guardianship, fresh, reachable},
+    source::{Contact, Guardianship, fresh, reachable, ready},
 };
 use crate::{
     fleet_view::Gate,
@@ -141,7 +141,7 @@ impl Actor {
         } else {
             Condition::new("InSync", Truth::True, "AsDeclared", message, now)
         };
-        let ready = Condition::new("Ready", Truth::True, "Connected", "the cluster is connected", now);
+        let ready = ready(&self.contact, "Connected", "the cluster is connected", now);
         let contact = Contact { stale: self.contact.stale || !self.stale_kinds.is_empty(), ..self.contact.clone() };
         vec![ready, in_sync, reachable(&contact, now), fresh(&contact, now)]
     }

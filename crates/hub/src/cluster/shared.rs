@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, transport::RequestObserver, watch::WatchStats};
 
-use super::state::States;
+use super::{identities::Identities, state::States};
 use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports};
 
 /// Handles that every cluster task gets. Cheap to clone behind its `Arc`.
 pub struct Shared {
     /// Hash state of all objects.
     pub states: States,
+    /// Which names lead to which cluster.
+    pub identities: Identities,
     /// Where statuses go.
     pub reports: Reports,
     /// Where Events go.
