@@ -19,7 +19,7 @@ use crate::{
         state::{ClusterId, States},
     },
     events::Events,
-    fleet_view::{ClusterName, FleetView, FleetWatch, Options},
+    fleet_view::{ClusterName, FleetView, FleetWatch, KubeconfigReader, Options},
     http::{HttpError, Listener, Sources},
     management,
     metrics::{Metrics, MetricsError},
@@ -104,6 +104,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let shared = Arc::new(Shared {
         states: States::default(),
         identities: Identities::default(),
+        kubeconfigs: KubeconfigReader::new(client.clone(), options.servers.clone()),
         reports: reports.clone(),
         events,
         metrics: Arc::clone(&metrics),
@@ -196,7 +197,7 @@ async fn registry(shared: Arc<Shared>, mut fleet: watch::Receiver<Arc<FleetView>
                 shared.reports.retire_cluster(&name);
                 tracing::info!(cluster = %name, "no longer looked after");
             }
-            shared.identities.follow(&view);
+            shared.identities.follow(&view, &shared.reports);
             for (name, entry) in view.clusters.iter().filter(|(name, _)| view.guards(name)) {
                 if !running.contains_key(name) {
                     next_id += 1;

@@ -50,6 +50,18 @@ impl Access {
         Client::try_from(config).context("making a client")
     }
 
+    /// The same access that trusts these authorities, PEM, instead of the control plane's own.
+    #[must_use]
+    pub fn trusting(self, authorities: &[&str]) -> Self {
+        Self { authority_pem: authorities.concat(), ..self }
+    }
+
+    /// The same access at another address of the server.
+    #[must_use]
+    pub fn at(self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self }
+    }
+
     /// A kubeconfig with everything inline.
     pub fn kubeconfig(&self) -> String {
         let credential = match &self.credential {

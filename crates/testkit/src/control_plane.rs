@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
 use anyhow::{Context, Result};
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     access::Access,
-    api_server::{ADMIN, ApiServer, MASTERS},
+    api_server::{ADMIN, ApiServer, MASTERS, STATIC_TOKEN, replace_serving_certificate},
     audit::{Audit, Mark},
     controller_manager,
     etcd::Etcd,
@@ -125,6 +126,16 @@ impl ControlPlane {
         Ok(Access::by_certificate(self.url.clone(), &self.authority, self.authority.client(user, groups)?))
     }
 
+    /// The same by a certificate that ends at `ends`, which may be past.
+    pub fn access_until(&self, user: &str, groups: &[&str], ends: SystemTime) -> Result<Access> {
+        Ok(Access::by_certificate(self.url.clone(), &self.authority, self.authority.client_until(user, groups, ends)?))
+    }
+
+    /// The way in for [`STATIC_TOKEN_USER`], by a token that every control plane takes.
+    pub fn static_token(&self) -> Access {
+        Access::by_token(self.url.clone(), &self.authority, STATIC_TOKEN.to_owned())
+    }
+
     /// The way in for a service account, by a token that lives for an hour. The account must exist.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<Access> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
@@ -174,6 +185,19 @@ impl ControlPlane {
         Audit::read(&self.audit_log, mark).await
     }
 
+    /// The API server shows a certificate of another authority from soon on; the answer is that authority, PEM. Connections that are
+    /// open go on.
+    pub fn serve_by_another_authority(&self) -> Result<String> {
+        let authority = Authority::new(&format!("another authority of {}", self.name))?;
+        replace_serving_certificate(&self.dir, &authority)?;
+        Ok(authority.pem().to_owned())
+    }
+
+    /// Ends [`ControlPlane::serve_by_another_authority`].
+    pub fn serve_by_own_authority(&self) -> Result<()> {
+        replace_serving_certificate(&self.dir, &self.authority)
+    }
+
     /// Suspends the API server: connections stay open and nothing answers, as when a machine hangs.
     pub fn freeze(&self) -> Result<()> {
         self.api_server.lock().freeze()
@@ -204,8 +228,8 @@ impl ControlPlane {
         self.authority.loopback_server()
     }
 
-    /// What such a server's certificate is verified with, PEM.
-    pub(crate) fn authority_pem(&self) -> &str {
+    /// What the certificates of servers here are verified with, PEM.
+    pub fn authority_pem(&self) -> &str {
         self.authority.pem()
     }
 }

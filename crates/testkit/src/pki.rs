@@ -1,6 +1,6 @@
 //! The certificates of one control plane.
 
-use std::sync::Once;
+use std::{sync::Once, time::SystemTime};
 
 use anyhow::{Context, Result, bail};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -53,6 +53,10 @@ impl Authority {
     /// A certificate that makes its holder `user` in `groups`. At most two groups: the certificate library knows an attribute once
     /// by name and once by number.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Identity> {
+        self.issue(Self::client_params(user, groups)?)
+    }
+
+    fn client_params(user: &str, groups: &[&str]) -> Result<CertificateParams> {
         let mut params = CertificateParams::default();
         match groups {
             [] => {}
@@ -65,6 +69,13 @@ impl Authority {
         }
         params.distinguished_name.push(DnType::CommonName, user);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        Ok(params)
+    }
+
+    /// The same, valid for so long from now; it may have ended already.
+    pub(crate) fn client_until(&self, user: &str, groups: &[&str], ends: SystemTime) -> Result<Identity> {
+        let mut params = Self::client_params(user, groups)?;
+        params.not_after = ends.into();
         self.issue(params)
     }
 

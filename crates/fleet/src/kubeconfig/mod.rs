@@ -14,6 +14,7 @@ mod secret;
 mod server;
 #[cfg(test)]
 mod tests;
+mod validity;
 
 use std::fmt;
 use std::sync::Arc;

@@ -139,6 +139,11 @@ impl World {
         started.elapsed()
     }
 
+    /// The hub's process.
+    pub fn hub_pid(&self) -> u32 {
+        self.hub.as_ref().unwrap().process.id()
+    }
+
     /// What the hub has logged so far.
     pub fn log(&self) -> String {
         let path = self.mgmt.dir().join("hubs").join(format!("{}.log", self.namespace));

@@ -16,7 +16,8 @@ use holdfast_engine::{contest::Ledger, object::Gvk};
 use holdfast_fleet::{
     call::{ApiClient, CallError},
     discovery::{Catalog, Discovery, DiscoveryError, Refreshed},
-    watch::Delivery,
+    kubeconfig::Kubeconfig,
+    watch::{Delivery, SourceError},
 };
 use holdfast_helm::RecordMeta;
 use jiff::Timestamp;
@@ -32,6 +33,7 @@ use super::{
     claims::Claims,
     context::Examined,
     credentials::Credentials,
+    doubt::Doubt,
     following::Probe,
     guarded::Guarded,
     identities::{Claim, Seat},
@@ -63,7 +65,7 @@ const GATHER: Duration = Duration::from_millis(20);
 pub(super) const DISCOVER_AFTER: Duration = Duration::from_millis(100);
 /// Discovery is refreshed at least this often: aggregated groups come and go without an event. Costs two conditional requests.
 const DISCOVER_EVERY: Duration = Duration::from_mins(5);
-/// How long judgements under way get when the hub stops or the cluster leaves. None of them begins a write any more; one that was begun
+/// How long judgements under way get when the hub stops or the cluster leaves. None of them begins a call any more; a write that was begun
 /// is awaited for that long.
 const WIND_DOWN: Duration = Duration::from_secs(2);
 /// How often expired listings and stale watches are looked for.
@@ -80,6 +82,8 @@ pub(super) enum Job {
     Discovered { discovery: Box<Discovery>, result: Result<Refreshed, DiscoveryError> },
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
     Probed { number: u64, probe: Probe },
+    Confirmed { question: u64, found: Result<Arc<str>, SourceError> },
+    Reread(Option<Arc<Kubeconfig>>),
 }
 
 /// A judgement under way.
@@ -149,6 +153,8 @@ pub(super) struct Actor {
     pub(super) cluster: ClusterId,
     pub(super) credentials: Credentials,
     pub(super) uid: Arc<str>,
+    /// Whether that is still who answers.
+    pub(super) doubt: Doubt,
     pub(super) started: Instant,
     /// The leave to write, which moves with everything that a write depends on, and what this name of the cluster may do.
     pub(super) seat: Seat,
@@ -208,18 +214,25 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
     let now = Instant::now();
     let catalog = discovery.catalog();
     let has_scalers = watching.start(&catalog);
-    let examiner = Examiner { client, states: shared.states.clone(), clock: Arc::clone(&shared.clock) };
+    let examiner = Examiner { client, states: shared.states.clone(), clock: Arc::clone(&shared.clock), halt: CancellationToken::new() };
     let rules_checked = shared.clock.now();
     let mut claim = seat.claim.clone();
     let mut actor = Actor {
         name: entry.name.clone(),
-        contact: Contact { unreachable: None, stale: false, paused: entry.gate == Gate::Paused, claim: claim.borrow_and_update().clone() },
+        contact: Contact {
+            uid: Some(Arc::clone(&uid)),
+            unreachable: None,
+            stale: false,
+            paused: entry.gate == Gate::Paused,
+            claim: claim.borrow_and_update().clone(),
+        },
         shared,
         entry,
         policies,
         cluster,
         credentials,
         uid,
+        doubt: Doubt::default(),
         started: now,
         seat,
         permits_due: false,
@@ -256,8 +269,9 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
     };
     actor.publish_cluster();
     let ended = actor.run(&mut fleet, &mut claim, &mut deliveries, stop).await;
-    // No write begins from here on.
+    // No write begins from here on, and no other call.
     actor.rules_moved();
+    actor.examiner.halt.cancel();
     actor.wind_down().await;
     actor.forget_all();
     Last { ended, statuses: actor.statuses() }
@@ -339,6 +353,7 @@ impl Actor {
         self.book.complete
             && !self.loads.hold_judgements()
             && self.resume_at.is_none()
+            && !self.doubt.is_raised()
             && (self.scalers.complete || Instant::now() >= self.scalers_due)
     }
 
@@ -348,7 +363,8 @@ impl Actor {
             self.resume_at = None;
         }
         self.probe(now);
-        while self.resume_at.is_none() {
+        self.confirm();
+        while self.resume_at.is_none() && !self.doubt.is_raised() {
             let Some(release) = self.loads.start(now, LOADING) else { break };
             self.start_load(release);
         }
@@ -419,6 +435,12 @@ impl Actor {
             }
             Job::Audited { gvk, result } => self.audited(&gvk, result),
             Job::Probed { number, probe } => self.probed(number, probe),
+            Job::Confirmed { question, found } => self.confirmed(question, found),
+            Job::Reread(kubeconfig) => {
+                if let Some(kubeconfig) = kubeconfig {
+                    self.offered(&kubeconfig);
+                }
+            }
         }
     }
 

@@ -19,7 +19,10 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::fleet_view::{ClusterEntry, ClusterName, Credential, FleetView, Gate};
+use crate::{
+    fleet_view::{ClusterEntry, ClusterName, Credential, FleetView, Gate},
+    reports::{ReportKey, Reports},
+};
 
 /// Names that a message lists; of more it says how many.
 const LISTED: usize = 3;
@@ -65,15 +68,19 @@ pub struct Candidate<P = Fingerprint> {
     pub created: Timestamp,
     /// Where its kubeconfig leads; `None` while it is not to be used.
     pub place: Option<P>,
+    /// Which cluster an earlier hub saw under it. That only keeps other names from writing, so nobody who can change it gains anything.
+    pub remembered: Option<Arc<str>>,
 }
 
 impl Candidate {
-    fn of(entry: &ClusterEntry) -> Self {
+    fn of(entry: &ClusterEntry, reports: &Reports) -> Self {
         let place = match (&entry.credential, entry.gate) {
             (Credential::Ready(kubeconfig), Gate::Open | Gate::Paused) => Some(kubeconfig.place_fingerprint()),
             _ => None,
         };
-        Self { name: entry.name.clone(), owner: Arc::clone(&entry.owner.uid), created: entry.created, place }
+        let reported = reports.stored_of(&ReportKey::cluster(&entry.name), &entry.owner);
+        let remembered = reported.and_then(|status| status.cluster_uid.as_deref().map(Arc::from));
+        Self { name: entry.name.clone(), owner: Arc::clone(&entry.owner.uid), created: entry.created, place, remembered }
     }
 }
 
@@ -86,9 +93,9 @@ struct Known<P> {
 
 /// The names of the fleet and where they lead. Pure.
 ///
-/// A name whose cluster does not answer keeps what it was last seen to lead to, and one that was never seen anywhere counts as leading to where
-/// other kubeconfigs with the same server and authorities lead: so neither an outage nor a restart during one hands the cluster to the younger
-/// name. Of what there is at a start, nobody writes before every older name was tried once.
+/// A name whose cluster does not answer keeps what it was last seen to lead to, also by an earlier hub, and one that was never seen anywhere
+/// counts as leading to where other kubeconfigs with the same server and authorities lead: so neither an outage nor a restart during one hands
+/// the cluster to the younger name. Of what there is at a start, nobody writes before every older name was tried once.
 #[derive(Debug)]
 pub struct Names<P = Fingerprint> {
     known: BTreeMap<ClusterName, Known<P>>,
@@ -108,7 +115,7 @@ impl<P: Clone + Ord> Names<P> {
         let mut before = std::mem::take(&mut self.known);
         for candidate in fleet {
             let same = before.remove(&candidate.name).filter(|known| known.candidate.owner == candidate.owner);
-            let uid = same.and_then(|known| known.uid);
+            let uid = same.map_or_else(|| candidate.remembered.clone(), |known| known.uid);
             self.known.insert(candidate.name.clone(), Known { candidate, uid });
         }
         let known = &self.known;
@@ -209,10 +216,10 @@ impl fmt::Debug for Identities {
 
 impl Identities {
     /// Takes in the guarded clusters of a complete view, before the tasks of new ones start and after those of gone ones ended.
-    pub fn follow(&self, view: &FleetView) {
+    pub fn follow(&self, view: &FleetView, reports: &Reports) {
         let guarded = view.clusters.values().filter(|entry| view.guards(&entry.name));
         let mut table = self.table.lock();
-        table.names.follow(guarded.map(|entry| Candidate::of(entry)));
+        table.names.follow(guarded.map(|entry| Candidate::of(entry, reports)));
         let Table { names, seats } = &mut *table;
         seats.retain(|name, _| names.known.contains_key(name));
         table.settle();
@@ -272,6 +279,7 @@ mod tests {
             owner: Arc::from(format!("owner of {name}")),
             created: Timestamp::from_second(created).unwrap(),
             place: (!place.is_empty()).then_some(place),
+            remembered: None,
         }
     }
 
@@ -348,7 +356,15 @@ mod tests {
         fleet(&mut names, &[("a", 1, ""), ("b", 2, "there")]);
         assert_eq!(claims(&names), "a+b b<a", "nor do lost credentials");
 
-        // Restarted meanwhile: a was never seen, but leads where b leads.
+        // Restarted meanwhile, with what an earlier hub wrote down.
+        let mut names = Names::default();
+        names.follow([Candidate { remembered: Some(Arc::from("one")), ..candidate("a", 1, "") }, candidate("b", 2, "there")]);
+        seen(&mut names, "b", "one");
+        assert_eq!(claims(&names), "a+b b<a");
+        seen(&mut names, "a", "two");
+        assert_eq!(claims(&names), "a+ b+");
+
+        // Restarted meanwhile, and nothing written down: a was never seen, but leads where b leads.
         let mut names = Names::default();
         fleet(&mut names, &[("a", 1, "here"), ("b", 2, "here"), ("c", 3, "there")]);
         tried(&mut names, "a");
@@ -381,6 +397,7 @@ mod tests {
             owner: Arc::from("owner"),
             created: Timestamp::from_second(created).unwrap(),
             place: None,
+            remembered: None,
         };
         identities.table.lock().names.follow([candidate(&a, 1), candidate(&b, 2)]);
         let (mut older, mut younger) = (identities.seat(&a), identities.seat(&b));

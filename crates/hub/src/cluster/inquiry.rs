@@ -26,6 +26,7 @@ use holdfast_fleet::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     context::{Context, Examined, Leave, Written},
@@ -53,6 +54,8 @@ pub struct Examiner {
     pub states: States,
     /// Wall time.
     pub clock: Arc<dyn Clock>,
+    /// Once cancelled, judgements under way begin no further call.
+    pub halt: CancellationToken,
 }
 
 /// An answer, reduced to what a decision may depend on.
@@ -193,6 +196,12 @@ impl Inquiry<'_> {
         loop {
             let step = self.with_case(&desired, decide::decide);
             match step {
+                Step::Done(judgement) => return self.conclude(*judgement, None),
+                _ if self.examiner.halt.is_cancelled() => {
+                    self.facts.stale_leave = true;
+                    let judgement = self.with_case(&desired, decide::overtaken);
+                    return self.conclude(judgement, None);
+                }
                 Step::FetchLive => self.read().await,
                 // Large, and most objects are in sync without a question.
                 Step::Ask(ask) => Box::pin(self.ask(ask)).await,
@@ -211,7 +220,6 @@ impl Inquiry<'_> {
                     return self.conclude(judgement, None);
                 }
                 Step::Write(correction) => return self.write(&desired, &correction).await,
-                Step::Done(judgement) => return self.conclude(*judgement, None),
             }
         }
     }

@@ -17,6 +17,7 @@ pub mod claims;
 pub mod context;
 mod credentials;
 mod delivering;
+mod doubt;
 mod following;
 pub mod guarded;
 mod health;
@@ -49,7 +50,7 @@ use holdfast_fleet::{
     backoff::{Backoff, BackoffPolicy},
     call::{ApiClient, Deadlines},
     discovery::{Discovery, cluster_uid},
-    kubeconfig::{Kubeconfig, Rejection},
+    kubeconfig::{Fingerprint, Kubeconfig, Rejection},
     supervisor::Supervisor,
     transport::{Connection, Options},
     watch::Watches,
@@ -71,6 +72,7 @@ use crate::{
 };
 use actor::Start;
 use credentials::Credentials;
+use following::{explained, refuses_credentials};
 use sighting::Decoder;
 use state::ClusterId;
 use watching::Watching;
@@ -80,8 +82,14 @@ const DELIVERIES: usize = 1024;
 /// How long the tasks of a connection get to end.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Statuses of releases by their reports.
-type Statuses = BTreeMap<ReportKey, DriftReportStatus>;
+/// What the last connection of a name left behind.
+#[derive(Default)]
+struct Before {
+    /// Which cluster it led to.
+    uid: Option<Arc<str>>,
+    /// Statuses of releases by their reports.
+    statuses: BTreeMap<ReportKey, DriftReportStatus>,
+}
 
 /// Looks after one cluster until it leaves the fleet, or until `stop` is cancelled: then what was begun is finished.
 pub async fn run(
@@ -94,7 +102,9 @@ pub async fn run(
 ) -> Result<(), Infallible> {
     let mut backoff = Backoff::new(BackoffPolicy::WATCH);
     let mut rejected: Option<Rejection> = None;
-    let mut last = Statuses::new();
+    let mut before = Before::default();
+    let mut newer: Option<(Fingerprint, Arc<Kubeconfig>)> = None;
+    say_connecting(&shared, &fleet.borrow(), &name);
     while !stop.is_cancelled() {
         let view = Arc::clone(&fleet.borrow_and_update());
         let Some(entry) = view.clusters.get(&name).filter(|_| view.guards(&name)).cloned() else {
@@ -105,12 +115,25 @@ pub async fn run(
             continue;
         };
         match admission(&entry) {
-            Ok(kubeconfig) => {
+            Ok(shown) => {
                 rejected = None;
+                let read = newer.as_ref().filter(|(instead_of, _)| *instead_of == shown.fingerprint()).map(|(_, read)| Arc::clone(read));
+                let kubeconfig = read.clone().unwrap_or_else(|| Arc::clone(&shown));
                 match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
                     Err(reason) => {
                         shared.identities.tried(&name);
-                        say(&shared, &entry, &Standing::unreachable(reason), &last);
+                        let explained = explained(reason, &kubeconfig, shared.clock.now());
+                        say(&shared, &entry, &Standing::unreachable(explained), &before);
+                        // The watch may not have shown yet what replaced these credentials. Looked up once for each.
+                        if refuses_credentials(reason) && read.is_none() {
+                            let current = shared.kubeconfigs.read(&entry).await;
+                            let current = current.unwrap_or_else(|| Arc::clone(&shown));
+                            let is_other = current.fingerprint() != shown.fingerprint();
+                            newer = Some((shown.fingerprint(), current));
+                            if is_other {
+                                continue;
+                            }
+                        }
                         // Cancel-safe: a timer and a watch channel.
                         tokio::select! {
                             () = stop.cancelled() => return Ok(()),
@@ -120,8 +143,8 @@ pub async fn run(
                     }
                     // The view that ended the session is the one to look at next.
                     Ok(None) => backoff.reset(),
-                    Ok(Some(statuses)) => {
-                        last = statuses;
+                    Ok(Some(left)) => {
+                        before = left;
                         backoff.reset();
                     }
                 }
@@ -134,7 +157,7 @@ pub async fn run(
                     announce(&shared, &entry, *rejection);
                     rejected = Some(*rejection);
                 }
-                say(&shared, &entry, &standing, &last);
+                say(&shared, &entry, &standing, &before);
                 if !matches!(stop.run_until_cancelled(fleet.changed()).await, Some(Ok(()))) {
                     return Ok(());
                 }
@@ -193,7 +216,7 @@ fn admission(entry: &ClusterEntry) -> Result<Arc<Kubeconfig>, Standing> {
     }
 }
 
-/// One connection to the cluster, from the first call until it ends. Answers with the last statuses of its releases, if it came to any.
+/// One connection to the cluster, from the first call until it ends. Answers with what it left behind, if it came to anything.
 #[expect(clippy::too_many_arguments, reason = "everything a connection starts with; each has its own owner")]
 async fn session(
     shared: &Arc<Shared>,
@@ -204,7 +227,7 @@ async fn session(
     fleet: &watch::Receiver<Arc<FleetView>>,
     supervisor: &Supervisor,
     stop: &CancellationToken,
-) -> Result<Option<Statuses>, &'static str> {
+) -> Result<Option<Before>, &'static str> {
     let client = connect(shared, kubeconfig)?;
     // Cancel-safe: nothing but reads.
     let (uid, discovery) = tokio::select! {
@@ -219,10 +242,10 @@ async fn session(
     let start = Start {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
-        credentials: Credentials::new(kubeconfig.fingerprint()),
+        credentials: Credentials::new(Arc::clone(kubeconfig), kubeconfig.fingerprint()),
         policies: Arc::clone(&view.policies),
         cluster: id,
-        uid,
+        uid: Arc::clone(&uid),
         seat: shared.identities.seat(&entry.name),
         client,
         discovery,
@@ -233,7 +256,7 @@ async fn session(
     let last = Box::pin(actor::run(start, fleet.clone(), stop)).await;
     tracing::info!(cluster = %entry.name, ended = last.ended.as_str(), "disconnected");
     scope.stop(DRAIN).await;
-    Ok(Some(last.statuses))
+    Ok(Some(Before { uid: Some(uid), statuses: last.statuses }))
 }
 
 /// Which cluster it is and what it serves.
@@ -272,6 +295,16 @@ impl Standing {
         known
     }
 
+    fn connecting() -> Self {
+        Self {
+            state: ClusterState::Connecting,
+            reason: "Connecting",
+            message: "the cluster is being connected".to_owned(),
+            in_sync_reason: "Stale",
+            rejection: None,
+        }
+    }
+
     fn unreachable(reason: &'static str) -> Self {
         Self {
             state: ClusterState::Unreachable,
@@ -283,9 +316,20 @@ impl Standing {
     }
 }
 
+/// Says that a cluster is being connected, unless an earlier hub said more about it.
+fn say_connecting(shared: &Shared, view: &FleetView, name: &ClusterName) {
+    let Some(entry) = view.clusters.get(name) else { return };
+    shared.metrics.set_cluster(name, ClusterFigures::new(ClusterState::Connecting));
+    if shared.reports.stored_of(&ReportKey::cluster(name), &entry.owner).is_none() {
+        say(shared, entry, &Standing::connecting(), &Before::default());
+    }
+}
+
 /// Says on every report of a cluster how it stands: what was found before is no longer known to hold.
-fn say(shared: &Shared, entry: &ClusterEntry, standing: &Standing, last: &Statuses) {
+fn say(shared: &Shared, entry: &ClusterEntry, standing: &Standing, before: &Before) {
     let now = shared.clock.now();
+    let key = ReportKey::cluster(&entry.name);
+    let earlier = || shared.reports.stored_of(&key, &entry.owner).and_then(|stored| stored.cluster_uid.clone());
     let own = DriftReportStatus {
         source: Some(Source {
             kind: SourceKind::Cluster,
@@ -294,17 +338,25 @@ fn say(shared: &Shared, entry: &ClusterEntry, standing: &Standing, last: &Status
             revision: None,
             desired_hash: None,
         }),
+        cluster_uid: before.uid.as_ref().map(ToString::to_string).or_else(earlier),
         observed_at: Some(now),
         ..DriftReportStatus::default()
     };
     shared.metrics.set_cluster(&entry.name, ClusterFigures::new(standing.state));
     let ready = Condition::new("Ready", Truth::False, standing.reason, standing.message.clone(), now);
     let status = standing.qualify(DriftReportStatus { conditions: vec![ready], ..own }, now);
-    shared.reports.publish(ReportKey::cluster(&entry.name), entry.owner.clone(), status);
+    shared.reports.publish(key, entry.owner.clone(), status);
     for key in shared.reports.known(&entry.name).into_iter().filter(|key| key.source.kind == SourceKind::HelmRelease) {
-        let known = last.get(&key).cloned().or_else(|| shared.reports.stored(&key).map(|stored| DriftReportStatus::clone(&stored)));
-        if let Some(known) = known {
-            shared.reports.publish(key, entry.owner.clone(), standing.qualify(known, now));
+        if let Some(known) = before.statuses.get(&key) {
+            shared.reports.publish(key, entry.owner.clone(), standing.qualify(known.clone(), now));
+        } else if let Some(stored) = shared.reports.stored(&key) {
+            let is_about = |uid: &Arc<str>| publishing::is_about(&stored, uid);
+            if shared.reports.stored_of(&key, &entry.owner).is_some() && before.uid.as_ref().is_none_or(is_about) {
+                let known = DriftReportStatus::clone(&stored);
+                shared.reports.publish(key, entry.owner.clone(), standing.qualify(known, now));
+            } else {
+                shared.reports.retire(&key);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, transport::RequestObserver, watch::WatchStats};
 
 use super::{identities::Identities, state::States};
-use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports};
+use crate::{events::Events, fleet_view::KubeconfigReader, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports};
 
 /// Handles that every cluster task gets. Cheap to clone behind its `Arc`.
 pub struct Shared {
@@ -13,6 +13,8 @@ pub struct Shared {
     pub states: States,
     /// Which names lead to which cluster.
     pub identities: Identities,
+    /// Reads kubeconfigs again that a server refused.
+    pub kubeconfigs: KubeconfigReader,
     /// Where statuses go.
     pub reports: Reports,
     /// Where Events go.

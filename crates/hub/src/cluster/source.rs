@@ -100,8 +100,10 @@ struct Listed {
 }
 
 /// How the connection stands, for the conditions of every report of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contact {
+    /// Which cluster it leads to, where that was asked.
+    pub uid: Option<Arc<str>>,
     /// Why the cluster cannot be talked to.
     pub unreachable: Option<&'static str>,
     /// No watch and no audit backs the verdicts for longer than a minute.
@@ -372,6 +374,7 @@ impl Guardianship {
                 revision: self.loaded.as_ref().map(|loaded| i64::try_from(loaded.revision.meta.version).unwrap_or(i64::MAX)),
                 desired_hash: self.loaded.as_ref().map(|loaded| loaded.hash.clone()),
             }),
+            cluster_uid: contact.uid.as_ref().map(ToString::to_string),
             observed_at: Some(now),
             last_drift_at: self.last_drift_at,
             last_correction_at: self.last_correction_at,

@@ -49,6 +49,13 @@ pub struct SecretInput {
     pub credential: Credential,
 }
 
+impl SecretInput {
+    /// Whether it belongs to another `Cluster` than this one.
+    pub(super) fn is_of_another(&self, cluster: &OwnerRef) -> bool {
+        *cluster.kind == *"Cluster" && self.made_for.as_ref().is_some_and(|uid| *uid != cluster.uid)
+    }
+}
+
 /// The lists; `None` while one was not read completely yet.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
@@ -75,7 +82,7 @@ pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> F
     for (name, input) in clusters.iter() {
         let cluster = ClusterName::from(name);
         // One that belongs to an earlier `Cluster` of this name leads to the earlier cluster.
-        let secret = secrets.remove(&cluster).filter(|secret| secret.made_for.as_ref().is_none_or(|uid| *uid == input.owner.uid));
+        let secret = secrets.remove(&cluster).filter(|secret| !secret.is_of_another(&input.owner));
         let entry = ClusterEntry {
             name: cluster,
             labels: Arc::clone(&input.labels),
