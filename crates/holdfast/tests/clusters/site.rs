@@ -102,6 +102,7 @@ pub async fn web_report(world: &World, cluster: &str) -> anyhow::Result<Value> {
     let is_it = |report: &Value| {
         report["status"]["source"]["kind"] == "HelmRelease"
             && report["status"]["source"]["name"] == "web"
+            && report["status"]["source"]["namespace"] == *world.namespace
             && report["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == cluster
     };
     reports(world).await?.into_iter().find(is_it).with_context(|| format!("no report about web on {cluster}"))

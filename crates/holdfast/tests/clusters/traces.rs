@@ -1,10 +1,13 @@
 //! What a hub has running and open.
 
+use std::collections::HashSet;
+
 use anyhow::ensure;
 
 use crate::{fixture::metric, support::World};
 
-/// Tasks, watches and open files of a hub.
+/// Tasks, watches and open files of a hub. Its connections to the management cluster are left out: they are pooled, and do not depend on
+/// clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traces {
     pub tasks: usize,
@@ -18,9 +21,9 @@ impl Traces {
         // The question itself takes a socket and a task at most; both are the same each time.
         let page = world.http("/debug/tasks").await;
         Self {
-            tasks: page.lines().filter(|line| line.starts_with("hub/")).count(),
+            tasks: page.lines().filter(|line| line.contains("\thub/")).count(),
             watches: metric(world, "holdfast_watches").await.unwrap(),
-            files: std::fs::read_dir(format!("/proc/{}/fd", world.hub_pid())).unwrap().count(),
+            files: open_files(world),
         }
     }
 
@@ -40,4 +43,18 @@ impl Traces {
             })
             .await;
     }
+}
+
+fn open_files(world: &World) -> usize {
+    let pid = world.hub_pid();
+    let management: u16 = world.mgmt.url().rsplit(':').next().unwrap().parse().unwrap();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap();
+    let pooled: HashSet<String> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|columns| columns.get(2).is_some_and(|remote| remote.ends_with(&format!(":{management:04X}"))))
+        .filter_map(|columns| Some(format!("socket:[{}]", columns.get(9)?)))
+        .collect();
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.filter(|link| !pooled.contains(&*link.to_string_lossy())).count()
 }
