@@ -185,17 +185,10 @@ impl ControlPlane {
         Audit::read(&self.audit_log, mark).await
     }
 
-    /// The API server shows a certificate of another authority from soon on; the answer is that authority, PEM. Connections that are
-    /// open go on.
-    pub fn serve_by_another_authority(&self) -> Result<String> {
-        let authority = Authority::new(&format!("another authority of {}", self.name))?;
-        replace_serving_certificate(&self.dir, &authority)?;
-        Ok(authority.pem().to_owned())
-    }
-
-    /// Ends [`ControlPlane::serve_by_another_authority`].
-    pub fn serve_by_own_authority(&self) -> Result<()> {
-        replace_serving_certificate(&self.dir, &self.authority)
+    /// The API server shows a certificate of this authority from soon on, of its own where there is none. Connections that are open
+    /// go on.
+    pub fn serve_by(&self, authority: Option<&Authority>) -> Result<()> {
+        replace_serving_certificate(&self.dir, authority.unwrap_or(&self.authority))
     }
 
     /// Suspends the API server: connections stay open and nothing answers, as when a machine hangs.

@@ -22,7 +22,7 @@ pub(crate) struct Identity {
 }
 
 /// A certificate authority for both clients and servers.
-pub(crate) struct Authority {
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: Vec<u8>,
@@ -30,7 +30,7 @@ pub(crate) struct Authority {
 
 impl Authority {
     /// A new authority called `name`.
-    pub(crate) fn new(name: &str) -> Result<Self> {
+    pub fn new(name: &str) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -41,7 +41,7 @@ impl Authority {
     }
 
     /// The authority's certificate, PEM.
-    pub(crate) fn pem(&self) -> &str {
+    pub fn pem(&self) -> &str {
         &self.pem
     }
 

@@ -9,7 +9,7 @@ use crate::{
     relay::Relay,
     site::{Site, add_cluster, assert_none, cluster_target, more_planes, wait_no_reports, wait_web, wait_web_in_sync},
     state::wait_state,
-    support::{World, condition, finding, planes},
+    support::{World, condition, finding},
     traces::Traces,
 };
 
@@ -159,6 +159,7 @@ async fn a_cluster_that_was_never_reached_says_why() {
     let at = |relay: &Relay| other.static_token().at(&relay.url()).kubeconfig();
     add_cluster(&world, "silent", other, &at(&silent)).await;
     add_cluster(&world, "closed", other, &at(&closed)).await;
+    add_cluster(&world, "nobody", other, &other.static_token().at("https://127.0.0.1:1").kubeconfig()).await;
     add_cluster(&world, "garbled", other, "{[").await;
     world.mgmt.capi_cluster_object(namespace, "no-secret", other.url(), CapiVersion::V1Beta2, true, &[]).await.unwrap();
     world.policy("Correct", json!({})).await;
@@ -169,13 +170,8 @@ async fn a_cluster_that_was_never_reached_says_why() {
     wait_state(&world, "c", "connected").await;
     // The silent one is younger and holds up nobody.
     site.is_corrected(&world).await;
-    world
-        .wait("closed at once", async || {
-            let report = cluster_report(&world, "closed").await?;
-            ensure!(condition(&report["status"], "Reachable") == "False", "{}", report["status"]["conditions"]);
-            Ok(())
-        })
-        .await;
+    wait_state(&world, "nobody", "unreachable").await;
+    wait_state(&world, "closed", "closed at once").await;
     wait_state(&world, "silent", "silent").await;
     for relay in [&silent, &closed] {
         relay.lead_to(other);

@@ -42,6 +42,7 @@ pub const STATES: &[State] = &[
     state("bad Secret", ("False", "NotYaml"), ("Unknown", "KubeconfigRejected"), ("Unknown", "NotYaml"), "False", "Rejected"),
     state("new Secret leads nowhere", ("False", "KubeconfigUnproven"), ("*", "*"), ("True", "Connected"), "True", "Connected"),
     state("unreachable", ("False", "Unreachable"), ("Unknown", "ClusterUnreachable"), ("False", "Unreachable"), "False", "Unreachable"),
+    state("closed at once", ("False", "Handshake"), ("Unknown", "ClusterUnreachable"), ("False", "Handshake"), "False", "Unreachable"),
     state("silent", ("False", "Timeout"), ("Unknown", "ClusterUnreachable"), ("False", "Timeout"), "False", "Unreachable"),
     state("credentials refused", ("False", "Unauthorized"), ("Unknown", "ClusterUnreachable"), ("False", "Unauthorized"), "False", "Unreachable"),
     state("client certificate expired", ("False", "ClientCertificateExpired"), ("Unknown", "ClusterUnreachable"), ("False", "ClientCertificateExpired"), "False", "Unreachable"),

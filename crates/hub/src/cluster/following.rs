@@ -87,6 +87,7 @@ impl Actor {
             if self.examiner.client.connection().swap_token(next) {
                 self.credentials.taken(Arc::clone(next), next.fingerprint());
                 self.watching.retry_now();
+                tracing::debug!(cluster = %self.name, "going on with a new token");
                 self.reached();
             } else {
                 self.credentials.try_out(Arc::clone(next), next.fingerprint(), Instant::now());
@@ -118,6 +119,7 @@ impl Actor {
         match probe {
             Probe::Same(client) => {
                 if self.credentials.passed(number) {
+                    tracing::debug!(cluster = %self.name, "going on over a new connection");
                     self.watching.move_to(Arc::new(client.clone()));
                     self.examiner.client = client;
                     self.doubt.settle();
