@@ -3,7 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
@@ -22,9 +22,15 @@ use crate::{
     programs::Program,
     rest,
     server::Server,
+    wait::eventually,
     work_dir::WorkDir,
     writer::Writer,
 };
+
+/// How long a server may take to show a new certificate.
+const CERTIFICATE_SHOWN: Duration = Duration::from_secs(90);
+/// How long it takes as a rule.
+const CERTIFICATE_READ: Duration = Duration::from_secs(2);
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -185,10 +191,18 @@ impl ControlPlane {
         Audit::read(&self.audit_log, mark).await
     }
 
-    /// The API server shows a certificate of this authority from soon on, of its own where there is none. Connections that are open
-    /// go on.
-    pub fn serve_by(&self, authority: Option<&Authority>) -> Result<()> {
-        replace_serving_certificate(&self.dir, authority.unwrap_or(&self.authority))
+    /// Lets the API server show a certificate of this authority, of its own where there is none. Connections that are open go on.
+    pub async fn serve_by(&self, authority: Option<&Authority>) -> Result<()> {
+        let authority = authority.unwrap_or(&self.authority);
+        let access = Access::by_token(self.url.clone(), authority, STATIC_TOKEN.to_owned());
+        let shown = async || rest::get_text(&access.client()?, "/version").await;
+        eventually("the new certificate is shown", CERTIFICATE_SHOWN, async || {
+            // A server that looked between the two files looks again only after a minute.
+            replace_serving_certificate(&self.dir, authority)?;
+            eventually("soon", CERTIFICATE_READ, shown).await
+        })
+        .await
+        .map(drop)
     }
 
     /// Suspends the API server: connections stay open and nothing answers, as when a machine hangs.

@@ -26,7 +26,11 @@ pub struct Identity {
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").field("certificate", &self.certificate.is_some()).field("token", &self.token.is_some()).finish()
+        f.debug_struct("Identity")
+            .field("certificate", &self.certificate.is_some())
+            .field("ends", &self.ends)
+            .field("token", &self.token.is_some())
+            .finish()
     }
 }
 

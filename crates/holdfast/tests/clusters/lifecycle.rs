@@ -1,7 +1,9 @@
 //! Clusters come, wait, pause and go; and which are looked after at all.
 
+use std::process::Command;
+
 use anyhow::ensure;
-use holdfast_testkit::management::{CapiVersion, HUB_USER};
+use holdfast_testkit::management::{CapiVersion, HUB_USER, KubeconfigSecret};
 use serde_json::json;
 
 use crate::{
@@ -9,7 +11,7 @@ use crate::{
     relay::Relay,
     site::{Site, add_cluster, assert_none, cluster_target, more_planes, wait_no_reports, wait_web, wait_web_in_sync},
     state::wait_state,
-    support::{World, condition, finding},
+    support::{World, condition, finding, planes},
     traces::Traces,
 };
 
@@ -110,7 +112,11 @@ async fn what_changes_while_a_cluster_is_paused_is_told_at_once_and_mended_after
 #[tokio::test]
 async fn only_the_hubs_namespace_counts_and_without_policies_its_default_mode() {
     let namespace = "default-mode";
-    let mut world = World::new(namespace).await;
+    // By a user of its own: it reads the releases of all tests.
+    let user = "hub-default-mode";
+    let (workload, mgmt) = planes().await;
+    let mut world = World::empty(workload, mgmt, namespace).await;
+    add_cluster(&world, "c", workload, &workload.kubeconfig(user, &["system:masters"]).unwrap()).await;
     let site = Site::install(&world, world.workload, 2).await;
     // A neighbour in another namespace with a policy of its own, for another hub.
     let elsewhere = World::empty(world.workload, world.mgmt, "default-mode-elsewhere").await;
@@ -127,7 +133,7 @@ async fn only_the_hubs_namespace_counts_and_without_policies_its_default_mode() 
         })
         .await;
     world.stop_hub();
-    assert_none(&site.calls(mark, HUB_USER).await.in_namespace(namespace), "calls although no policy selects the cluster");
+    assert_none(&site.calls(mark, user).await, "calls although no policy selects the cluster");
     assert!(reports(&world).await.unwrap().is_empty());
 
     world.start_hub(&["--default-mode", "Warn"]);
@@ -138,8 +144,8 @@ async fn only_the_hubs_namespace_counts_and_without_policies_its_default_mode() 
     })
     .await;
     wait_state(&world, "c", "drifted").await;
-    let calls = site.calls(mark, HUB_USER).await;
-    assert_none(&calls.in_namespace(namespace).writes(), "writes in mode Warn");
+    let calls = site.calls(mark, user).await;
+    assert_none(&calls.writes(), "writes in mode Warn");
     assert_none(&site.calls(mark, "hub-elsewhere").await, "calls for a cluster of another namespace");
     assert!(reports(&elsewhere).await.unwrap().is_empty());
     // A policy that comes later goes before the default.
@@ -185,4 +191,36 @@ async fn a_cluster_that_was_never_reached_says_why() {
             })
             .await;
     }
+}
+
+#[tokio::test]
+async fn clusters_that_nobody_looks_after_are_counted() {
+    let namespace = "unowned";
+    let (workload, _) = planes().await;
+    let (mgmt, _) = more_planes().await;
+    let mut world = World::empty(workload, mgmt, namespace).await;
+    for name in ["one", "two"] {
+        let text = workload.kubeconfig(&format!("hub-unowned-{name}"), &["system:masters"]).unwrap();
+        let labels = [("holdfast.dev/kubeconfig", "true")];
+        let secret = KubeconfigSecret { namespace, name, secret_type: "Opaque", labels: &labels, key: "value", text: &text };
+        mgmt.kubeconfig_secret(&secret).await.unwrap();
+    }
+    // The policies are there, the reports are not: without what was corrected before nobody begins.
+    let crds = Command::new(env!("CARGO_BIN_EXE_holdfast")).arg("crds").output().unwrap();
+    let crds = String::from_utf8(crds.stdout).unwrap();
+    let (policies, reports): (Vec<&str>, Vec<&str>) = crds.split("---\n").partition(|text| text.contains("kind: DriftPolicy\n"));
+    mgmt.apply_yaml("testkit", &policies.join("---\n")).await.unwrap();
+    world.start_hub(&["--default-mode", "Warn"]);
+    let unowned = async |wanted: u64| {
+        let count = metric(&world, "holdfast_hub_clusters_unowned").await?;
+        ensure!(count == wanted, "{count} unowned");
+        Ok(())
+    };
+    world.wait("the hub listens", async || world.try_metrics().await.map(drop)).await;
+    world.wait("nobody looks after two clusters", async || unowned(2).await).await;
+    assert_none(&workload.audit().await.unwrap().filter(|call| call.user.starts_with("hub-unowned")), "calls");
+    mgmt.apply_yaml("testkit", &reports.join("---\n")).await.unwrap();
+    world.wait("somebody looks after all", async || unowned(0).await).await;
+    wait_state(&world, "one", "older name").await;
+    wait_state(&world, "two", "younger name").await;
 }

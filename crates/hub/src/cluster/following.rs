@@ -70,7 +70,7 @@ impl Actor {
     pub(super) fn claim_changed(&mut self, claim: Claim) {
         match &claim {
             Claim::Yielded(older) => {
-                tracing::warn!(cluster = %self.name, %older, "an older name leads to the same cluster: nothing is written")
+                tracing::warn!(cluster = %self.name, %older, "an older name leads to the same cluster: nothing is written");
             }
             Claim::Held(others) => tracing::info!(cluster = %self.name, others = others.len(), "this name may write to the cluster"),
             Claim::Unsettled => {}

@@ -128,19 +128,16 @@ impl<P: Clone + Ord> Names<P> {
         }
     }
 
-    /// A name was seen to lead to this cluster.
-    pub fn identified(&mut self, name: &ClusterName, uid: &Arc<str>) {
-        if let Some(known) = self.known.get_mut(name) {
-            known.uid = Some(Arc::clone(uid));
-        }
-        self.tried(name);
+    /// A name was seen to lead to this cluster. Answers whether that is news.
+    pub fn identified(&mut self, name: &ClusterName, uid: &Arc<str>) -> bool {
+        let Some(known) = self.known.get_mut(name) else { return false };
+        let before = known.uid.replace(Arc::clone(uid));
+        self.tried(name) || before.as_ref() != Some(uid)
     }
 
-    /// It was tried where a name leads, with or without success.
-    pub fn tried(&mut self, name: &ClusterName) {
-        if let Some(awaited) = &mut self.awaited {
-            awaited.remove(name);
-        }
+    /// It was tried where a name leads, with or without success. Answers whether somebody waited for that.
+    pub fn tried(&mut self, name: &ClusterName) -> bool {
+        self.awaited.as_mut().is_some_and(|awaited| awaited.remove(name))
     }
 
     /// What each name may do now.
@@ -228,15 +225,17 @@ impl Identities {
     /// A name was seen to lead to the cluster with this `kube-system` UID.
     pub fn identified(&self, name: &ClusterName, uid: &Arc<str>) {
         let mut table = self.table.lock();
-        table.names.identified(name, uid);
-        table.settle();
+        if table.names.identified(name, uid) {
+            table.settle();
+        }
     }
 
     /// A name leads nowhere for now.
     pub fn tried(&self, name: &ClusterName) {
         let mut table = self.table.lock();
-        table.names.tried(name);
-        table.settle();
+        if table.names.tried(name) {
+            table.settle();
+        }
     }
 
     /// The seat of a name of the fleet.
@@ -407,7 +406,7 @@ mod tests {
         let leave = younger.leave.load(Ordering::Acquire);
         identities.identified(&a, &uid);
         assert_ne!(younger.leave.load(Ordering::Acquire), leave);
-        assert_eq!(*younger.claim.borrow_and_update(), Claim::Yielded(a.clone()));
+        assert_eq!(*younger.claim.borrow_and_update(), Claim::Yielded(a));
         assert_eq!(*older.claim.borrow_and_update(), Claim::Held(Arc::from([b.clone()])));
         let leave = older.leave.load(Ordering::Acquire);
         identities.identified(&b, &uid);
