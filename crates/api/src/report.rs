@@ -184,7 +184,7 @@ pub enum Reason {
     ReleasePending,
     /// The server did not answer properly.
     ServerError,
-    /// Corrections are switched off for now: paused cluster or suspended policy.
+    /// Corrections are switched off for now: paused cluster, suspended policy, or an older name of the cluster that writes instead.
     Suspended,
 }
 
@@ -481,6 +481,9 @@ pub struct DriftReportStatus {
     /// The source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// UID of the `kube-system` namespace of the workload cluster this was found on; absent before the cluster was reached.
+    #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
+    pub cluster_uid: Option<String>,
     /// When the content of this status was last computed anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]

@@ -20,10 +20,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{
         self, Shared,
+        identities::Identities,
         state::{ClusterId, States},
     },
     events::Events,
-    fleet_view::{ClusterName, FleetReceivers, FleetView, FleetWatch, Options},
+    fleet_view::{ClusterName, FleetReceivers, FleetView, FleetWatch, KubeconfigReader, Options},
     http::{HttpError, Listener, Sources},
     leadership::{self, Keeper, Leadership},
     management,
@@ -190,6 +191,8 @@ impl Hub {
         let secrets = StateSecrets::new(client.clone(), &options.lease.namespace);
         let shared = Arc::new(Shared {
             states: States::default(),
+            identities: Identities::default(),
+            kubeconfigs: KubeconfigReader::new(client.clone(), options.servers.clone()),
             reports: reports.clone(),
             events,
             metrics: Arc::clone(&self.metrics),
@@ -250,6 +253,17 @@ impl Hub {
     }
 }
 
+/// What earlier hubs knew, read once before anything is judged: their reports are the memory of what was corrected, and their key opens
+/// what they kept.
+async fn memories(shared: &Shared) {
+    shared.reports.learned().await;
+    let mut backoff = Backoff::new(BackoffPolicy::WATCH);
+    while let Err(failure) = shared.secrets.ready().await {
+        tracing::warn!(reason = failure.as_str(), "the hub's key cannot be read yet");
+        sleep(backoff.next_delay()).await;
+    }
+}
+
 /// One supervised task for each selected cluster, started and stopped as the fleet changes.
 async fn registry(
     shared: Arc<Shared>,
@@ -257,23 +271,27 @@ async fn registry(
     supervisor: Supervisor,
     left: Arc<Notify>,
 ) -> Result<(), Infallible> {
-    let mut running: BTreeMap<ClusterName, Supervisor> = BTreeMap::new();
+    let mut running: BTreeMap<ClusterName, Running> = BTreeMap::new();
     let mut next_id = 0;
-    // Reports of an earlier hub are the memory of what was corrected; they are read once, before anything is judged.
-    shared.reports.learned().await;
-    let mut backoff = Backoff::new(BackoffPolicy::WATCH);
-    while let Err(failure) = shared.secrets.ready().await {
-        tracing::warn!(reason = failure.as_str(), "the hub's key cannot be read yet");
-        sleep(backoff.next_delay()).await;
+    let mut known = Box::pin(memories(&shared));
+    loop {
+        // Cancel-safe: a wait, and a channel that keeps what was not taken.
+        tokio::select! {
+            () = &mut known => break,
+            changed = fleet.changed() => if changed.is_err() { return Ok(()) },
+        }
+        let view = fleet.borrow_and_update();
+        shared.metrics.set_unowned_clusters(view.clusters.keys().filter(|name| view.guards(name)).count() as u64);
     }
     // Clusters may have left while no hub was running.
     let mut has_left = true;
     loop {
         let view = Arc::clone(&fleet.borrow_and_update());
         if view.complete {
-            let gone: Vec<ClusterName> = running.keys().filter(|name| !view.guards(name)).cloned().collect();
-            let scopes: Vec<Supervisor> = gone.iter().filter_map(|name| running.remove(name)).collect();
-            futures::future::join_all(scopes.iter().map(|scope| scope.stop(RELEASE_WITHIN))).await;
+            let gone: Vec<ClusterName> =
+                running.iter().filter(|(name, running)| !running.is_still(name, &view)).map(|(name, _)| name.clone()).collect();
+            let ended: Vec<Running> = gone.iter().filter_map(|name| running.remove(name)).collect();
+            futures::future::join_all(ended.iter().map(|running| running.scope.stop(RELEASE_WITHIN))).await;
             for name in gone {
                 shared.metrics.remove_cluster(&name);
                 shared.releases.remove(&name);
@@ -284,16 +302,32 @@ async fn registry(
             if std::mem::take(&mut has_left) {
                 left.notify_one();
             }
-            for name in view.clusters.keys().filter(|name| view.guards(name)) {
+            shared.identities.follow(&view, &shared.reports);
+            for (name, entry) in view.clusters.iter().filter(|(name, _)| view.guards(name)) {
                 if !running.contains_key(name) {
                     next_id += 1;
-                    running.insert(name.clone(), start(&shared, name, ClusterId(next_id), &fleet, &supervisor));
+                    let scope = start(&shared, name, ClusterId(next_id), &fleet, &supervisor);
+                    running.insert(name.clone(), Running { owner: Arc::clone(&entry.owner.uid), scope });
                 }
             }
+            shared.metrics.set_unowned_clusters(0);
         }
         if fleet.changed().await.is_err() {
             return Ok(());
         }
+    }
+}
+
+/// The tasks of one cluster.
+struct Running {
+    /// UID of what the cluster stands for on the management cluster. Under the same name another one is another cluster.
+    owner: Arc<str>,
+    scope: Supervisor,
+}
+
+impl Running {
+    fn is_still(&self, name: &ClusterName, view: &FleetView) -> bool {
+        view.guards(name) && view.clusters.get(name).is_some_and(|entry| entry.owner.uid == self.owner)
     }
 }
 

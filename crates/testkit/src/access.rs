@@ -35,11 +35,6 @@ impl Access {
         Self { url, authority_pem: authority.pem().to_owned(), authority_der: authority.der().to_vec(), credential }
     }
 
-    /// The same way in at another address, whose server has a certificate of the same authority.
-    pub(crate) fn at(&self, url: &str) -> Self {
-        Self { url: url.to_owned(), ..self.clone() }
-    }
-
     /// The client certificate, if there is one.
     pub(crate) fn identity(&self) -> Option<&Identity> {
         match &self.credential {
@@ -63,6 +58,18 @@ impl Access {
             Credential::Token(token) => AuthInfo { token: Some(token.clone().into()), ..AuthInfo::default() },
         };
         Client::try_from(config).context("making a client")
+    }
+
+    /// The same access that trusts these authorities, PEM, instead of the control plane's own.
+    #[must_use]
+    pub fn trusting(self, authorities: &[&str]) -> Self {
+        Self { authority_pem: authorities.concat(), ..self }
+    }
+
+    /// The same access at another address of the server.
+    #[must_use]
+    pub fn at(self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self }
     }
 
     /// A kubeconfig with everything inline.

@@ -25,6 +25,11 @@ pub(crate) const ADMIN: &str = "testkit-admin";
 /// The group that may do everything.
 pub(crate) const MASTERS: &str = "system:masters";
 
+/// A token that every control plane takes.
+pub(crate) const STATIC_TOKEN: &str = "token-of-the-test-kit";
+/// Whose it is, with all rights.
+pub const STATIC_TOKEN_USER: &str = "static-token";
+
 /// Every request twice, on arrival and at its end, so that a reader can tell when nothing is under way. The server's own requests
 /// and probes would only be noise.
 const AUDIT_POLICY: &str = r#"{
@@ -59,6 +64,7 @@ impl ApiServer {
         let service_account_key = write(dir, "service-accounts.key", &key_pair.serialize_pem())?;
         let service_account_public_key = write(dir, "service-accounts.pub", &key_pair.public_key_pem())?;
         let policy = write(dir, "audit-policy.json", AUDIT_POLICY)?;
+        let tokens = write(dir, "tokens.csv", &format!("{STATIC_TOKEN},{STATIC_TOKEN_USER},static-token,\"{MASTERS}\"\n"))?;
         let audit_log = dir.join("audit.log");
 
         let ((url, args), server) = on_free_port(async |port| {
@@ -75,6 +81,7 @@ impl ApiServer {
                 ("tls-cert-file", &certificate),
                 ("tls-private-key-file", &key),
                 ("client-ca-file", &authority_file),
+                ("token-auth-file", &tokens),
                 ("service-account-issuer", &"https://kubernetes.default.svc"),
                 ("service-account-key-file", &service_account_public_key),
                 ("service-account-signing-key-file", &service_account_key),
@@ -122,6 +129,14 @@ async fn is_ready(client: &Client) -> bool {
         }
     }
     true
+}
+
+/// Gives the server another certificate, which it picks up by itself. Connections that are open go on.
+pub(crate) fn replace_serving_certificate(dir: &Path, authority: &Authority) -> Result<()> {
+    let serving = authority.loopback_server()?;
+    write(dir, "server.key", &serving.key)?;
+    write(dir, "server.crt", &serving.certificate)?;
+    Ok(())
 }
 
 fn write(dir: &Path, name: &str, text: &str) -> Result<PathBuf> {

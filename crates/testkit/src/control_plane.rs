@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
@@ -14,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     access::Access,
-    api_server::{self, ADMIN, ApiServer, MASTERS},
+    api_server::{self, ADMIN, ApiServer, MASTERS, STATIC_TOKEN, replace_serving_certificate},
     audit::{Audit, Mark},
     controller_manager,
     etcd::Etcd,
@@ -22,9 +23,15 @@ use crate::{
     programs::Program,
     rest,
     server::Server,
+    wait::eventually,
     work_dir::WorkDir,
     writer::Writer,
 };
+
+/// How long a server may take to show a new certificate.
+const CERTIFICATE_SHOWN: Duration = Duration::from_secs(90);
+/// How long it takes as a rule.
+const CERTIFICATE_READ: Duration = Duration::from_secs(2);
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -129,6 +136,16 @@ impl ControlPlane {
         Ok(Access::by_certificate(self.url.clone(), &self.authority, self.authority.client(user, groups)?))
     }
 
+    /// The same by a certificate that ends at `ends`, which may be past.
+    pub fn access_until(&self, user: &str, groups: &[&str], ends: SystemTime) -> Result<Access> {
+        Ok(Access::by_certificate(self.url.clone(), &self.authority, self.authority.client_until(user, groups, ends)?))
+    }
+
+    /// The way in for [`STATIC_TOKEN_USER`], by a token that every control plane takes.
+    pub fn static_token(&self) -> Access {
+        Access::by_token(self.url.clone(), &self.authority, STATIC_TOKEN.to_owned())
+    }
+
     /// The way in for a service account, by a token that lives for an hour. The account must exist.
     pub async fn service_account(&self, namespace: &str, name: &str) -> Result<Access> {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
@@ -178,6 +195,20 @@ impl ControlPlane {
         Audit::read(&self.audit_log, mark).await
     }
 
+    /// Lets the API server show a certificate of this authority, of its own where there is none. Connections that are open go on.
+    pub async fn serve_by(&self, authority: Option<&Authority>) -> Result<()> {
+        let authority = authority.unwrap_or(&self.authority);
+        let access = Access::by_token(self.url.clone(), authority, STATIC_TOKEN.to_owned());
+        let shown = async || rest::get_text(&access.client()?, "/version").await;
+        eventually("the new certificate is shown", CERTIFICATE_SHOWN, async || {
+            // A server that looked between the two files looks again only after a minute.
+            replace_serving_certificate(&self.dir, authority)?;
+            eventually("soon", CERTIFICATE_READ, shown).await
+        })
+        .await
+        .map(drop)
+    }
+
     /// Suspends the API server: connections stay open and nothing answers, as when a machine hangs.
     pub fn freeze(&self) -> Result<()> {
         self.api_server.lock().as_mut().context("the API server is stopped")?.freeze()
@@ -221,8 +252,8 @@ impl ControlPlane {
         self.authority.loopback_server()
     }
 
-    /// What such a server's certificate is verified with, PEM.
-    pub(crate) fn authority_pem(&self) -> &str {
+    /// What the certificates of servers here are verified with, PEM.
+    pub fn authority_pem(&self) -> &str {
         self.authority.pem()
     }
 }

@@ -59,7 +59,7 @@ pub use audit::{Audit, Call, Mark};
 pub use control_plane::{ControlPlane, Options};
 pub use fault_proxy::{Asked, Cut, Fault, FaultProxy, Link, Match, Reply, Rule as FaultRule};
 pub use helm::Helm;
-pub use pki::install_crypto_provider;
+pub use pki::{Authority, install_crypto_provider};
 pub use rest::status_code;
 pub use target::Target;
 pub use wait::eventually;

@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{api_server::MASTERS, control_plane::ControlPlane, programs, rest, target::Target, wait::eventually};
 
+pub use crate::api_server::STATIC_TOKEN_USER;
+
 /// The user of the kubeconfigs made here, as the workload clusters' audit logs show it.
 pub const HUB_USER: &str = "holdfast";
 

@@ -1,6 +1,6 @@
 //! The certificates of one control plane.
 
-use std::sync::Once;
+use std::{sync::Once, time::SystemTime};
 
 use anyhow::{Context, Result, bail};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
@@ -23,7 +23,7 @@ pub(crate) struct Identity {
 }
 
 /// A certificate authority for both clients and servers.
-pub(crate) struct Authority {
+pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
     der: Vec<u8>,
@@ -31,7 +31,7 @@ pub(crate) struct Authority {
 
 impl Authority {
     /// A new authority called `name`.
-    pub(crate) fn new(name: &str) -> Result<Self> {
+    pub fn new(name: &str) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -42,7 +42,7 @@ impl Authority {
     }
 
     /// The authority's certificate, PEM.
-    pub(crate) fn pem(&self) -> &str {
+    pub fn pem(&self) -> &str {
         &self.pem
     }
 
@@ -54,6 +54,10 @@ impl Authority {
     /// A certificate that makes its holder `user` in `groups`. At most two groups: the certificate library knows an attribute once
     /// by name and once by number.
     pub(crate) fn client(&self, user: &str, groups: &[&str]) -> Result<Identity> {
+        self.issue(Self::client_params(user, groups)?)
+    }
+
+    fn client_params(user: &str, groups: &[&str]) -> Result<CertificateParams> {
         let mut params = CertificateParams::default();
         match groups {
             [] => {}
@@ -66,6 +70,13 @@ impl Authority {
         }
         params.distinguished_name.push(DnType::CommonName, user);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        Ok(params)
+    }
+
+    /// The same, valid for so long from now; it may have ended already.
+    pub(crate) fn client_until(&self, user: &str, groups: &[&str], ends: SystemTime) -> Result<Identity> {
+        let mut params = Self::client_params(user, groups)?;
+        params.not_after = ends.into();
         self.issue(params)
     }
 

@@ -141,7 +141,7 @@ impl CallError {
         match self {
             Self::Unreachable(_) => "Unreachable",
             Self::Timeout => "Timeout",
-            Self::Tls(_) => "Tls",
+            Self::Tls(fault) => fault.reason(),
             Self::Redirect => "Redirect",
             Self::TooLarge => "TooLarge",
             Self::BadAnswer => "BadAnswer",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use jiff::Timestamp;
 use rustls::RootCertStore;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
@@ -13,18 +14,23 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::Rejection;
+use super::{Rejection, validity};
 
 /// How the hub identifies itself: a client certificate, a bearer token, or both.
 #[derive(Clone)]
 pub struct Identity {
     certificate: Option<Arc<CertifiedKey>>,
+    ends: Option<Timestamp>,
     token: Option<SecretString>,
 }
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").field("certificate", &self.certificate.is_some()).field("token", &self.token.is_some()).finish()
+        f.debug_struct("Identity")
+            .field("certificate", &self.certificate.is_some())
+            .field("ends", &self.ends)
+            .field("token", &self.token.is_some())
+            .finish()
     }
 }
 
@@ -44,12 +50,18 @@ impl Identity {
         if certificate.is_none() && token.is_none() {
             return Err(Rejection::NoCredentials);
         }
-        Ok(Self { certificate, token })
+        let ends = certificate.as_ref().and_then(|certified| validity::ends(certified.cert.first()?));
+        Ok(Self { certificate, ends, token })
     }
 
     /// The client certificate with its private key.
     pub fn certificate(&self) -> Option<&Arc<CertifiedKey>> {
         self.certificate.as_ref()
+    }
+
+    /// Whether the client certificate is not valid any more.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.ends.is_some_and(|ends| ends < now)
     }
 
     /// The bearer token.

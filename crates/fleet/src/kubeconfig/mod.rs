@@ -14,6 +14,7 @@ mod secret;
 mod server;
 #[cfg(test)]
 mod tests;
+mod validity;
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,10 +44,11 @@ pub struct Kubeconfig {
     identity: Identity,
     fingerprint: Fingerprint,
     connection_fingerprint: Fingerprint,
+    place_fingerprint: Fingerprint,
 }
 
 /// A digest to tell kubeconfigs apart. It is not keyed, so it stays inside the process and is never printed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl fmt::Debug for Fingerprint {
@@ -84,11 +86,14 @@ pub fn parse(bytes: &[u8], policy: &ServerPolicy) -> Result<Kubeconfig, Rejectio
     let token = filled(user.token);
     let identity = Identity::new(certificate.as_deref(), key.as_deref(), token.as_deref())?;
 
-    let digest = connection_digest(&server, &tls_server_name.to_str(), &anchors, [certificate.as_deref(), key.as_deref()]);
+    let digest = |identity| connection_digest(&server, &tls_server_name.to_str(), &anchors, identity);
+    let place = digest([None, None]);
+    let digest = digest([certificate.as_deref(), key.as_deref()]);
     let token = identity.token().map(ExposeSecret::expose_secret);
     Ok(Kubeconfig {
         fingerprint: Fingerprint(part(digest.clone(), token.map(str::as_bytes)).finalize().into()),
         connection_fingerprint: Fingerprint(part(digest, Some(&[u8::from(token.is_some())])).finalize().into()),
+        place_fingerprint: Fingerprint(place.finalize().into()),
         server,
         tls_server_name,
         roots,
@@ -120,6 +125,11 @@ impl Kubeconfig {
     /// Changes with anything that matters for a connection, but not with comments or entries that are not selected.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// Equal for kubeconfigs that name the same server, as whoever.
+    pub fn place_fingerprint(&self) -> Fingerprint {
+        self.place_fingerprint
     }
 
     /// Equal for kubeconfigs that may share a connection.

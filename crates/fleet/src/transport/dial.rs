@@ -17,6 +17,7 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
+use rustls::client::Resumption;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
@@ -142,6 +143,8 @@ fn tls_config(kubeconfig: &Kubeconfig) -> Result<ClientConfig, ConnectError> {
         Some(certificate) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(certificate)))),
         None => builder.with_no_client_auth(),
     };
+    // A resumed session checks no certificate: one that has expired, or whose authority is not trusted any more, would still be good.
+    config.resumption = Resumption::disabled();
     config.alpn_protocols = vec![H2.to_vec(), H1.to_vec()];
     Ok(config)
 }

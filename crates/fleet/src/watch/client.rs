@@ -49,7 +49,8 @@ fn refuses_parameters(error: &CallError) -> bool {
 impl From<CallError> for SourceError {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Unreachable(_) | CallError::Tls(_) => Self::Unreachable,
+            CallError::Unreachable(_) => Self::Unreachable,
+            CallError::Tls(fault) => Self::Tls(fault),
             CallError::Timeout => Self::Timeout,
             CallError::Unauthorized => Self::Unauthorized,
             CallError::Forbidden => Self::Forbidden,

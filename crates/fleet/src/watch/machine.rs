@@ -327,9 +327,12 @@ impl Machine {
         }
         let (hint, plan) = match error {
             SourceError::Throttled { retry_after } => (retry_after, self.resume()),
-            SourceError::Unreachable | SourceError::Timeout | SourceError::Server | SourceError::Unauthorized | SourceError::Forbidden => {
-                (None, self.resume())
-            }
+            SourceError::Unreachable
+            | SourceError::Tls(_)
+            | SourceError::Timeout
+            | SourceError::Server
+            | SourceError::Unauthorized
+            | SourceError::Forbidden => (None, self.resume()),
             SourceError::Expired | SourceError::NotServed | SourceError::StreamingUnsupported | SourceError::BadAnswer => {
                 (None, Plan::Relist)
             }

@@ -9,6 +9,7 @@ use super::{
     step::{Open, PageRequest},
     target::WatchKey,
 };
+use crate::transport::TlsFault;
 
 /// Answers list and watch requests of one cluster.
 pub trait Source: Send + Sync + 'static {
@@ -49,6 +50,9 @@ pub enum SourceError {
     /// No connection, or it broke.
     #[error("the server cannot be reached")]
     Unreachable,
+    /// The TLS session was refused by one of the two sides.
+    #[error("{0}")]
+    Tls(TlsFault),
     /// No answer within the deadline.
     #[error("no answer in time")]
     Timeout,
@@ -71,6 +75,7 @@ impl SourceError {
             Self::Throttled { .. } => "Throttled",
             Self::StreamingUnsupported => "StreamingUnsupported",
             Self::Unreachable => "Unreachable",
+            Self::Tls(fault) => fault.reason(),
             Self::Timeout => "Timeout",
             Self::Server => "Server",
             Self::BadAnswer => "BadAnswer",

@@ -113,7 +113,7 @@ impl From<SourceError> for Reason {
             SourceError::Unauthorized => Self::Unauthorized,
             SourceError::Throttled { .. } => Self::Throttled,
             SourceError::StreamingUnsupported => Self::StreamingUnsupported,
-            SourceError::Unreachable => Self::Unreachable,
+            SourceError::Unreachable | SourceError::Tls(_) => Self::Unreachable,
             SourceError::Timeout => Self::Timeout,
             SourceError::Server => Self::Server,
             SourceError::BadAnswer => Self::BadAnswer,

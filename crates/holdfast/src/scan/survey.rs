@@ -32,6 +32,7 @@ use holdfast_hub::{
     },
     policy::Guard,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     CLUSTER, Scope, lists,
@@ -77,7 +78,11 @@ impl Survey {
             return Err(client.get_raw("/version", "application/json", None).await.map_or_else(Into::into, |_| error.into()));
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        Ok(Self { examiner: Examiner { client, states: States::default(), clock, intents: None }, catalog: discovery.catalog(), scope })
+        Ok(Self {
+            examiner: Examiner { client, states: States::default(), clock, intents: None, halt: CancellationToken::new() },
+            catalog: discovery.catalog(),
+            scope,
+        })
     }
 
     /// Judges releases.
@@ -260,7 +265,7 @@ impl Survey {
     }
 
     fn status(&self, guardianship: &Guardianship) -> DriftReportStatus {
-        let mut status = guardianship.status(&Contact { unreachable: None, stale: false, paused: false }, self.examiner.clock.now());
+        let mut status = guardianship.status(&Contact::default(), self.examiner.clock.now());
         if let Some(source) = &mut status.source {
             // Nobody could compare it with another run: the key would have to be kept.
             source.desired_hash = None;

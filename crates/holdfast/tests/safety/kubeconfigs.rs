@@ -132,21 +132,24 @@ async fn a_refused_kubeconfig_is_named_and_touches_no_other_cluster() {
     kubectl.merge_patch(&target, &json!({"data": {"color": "red"}})).await.unwrap();
     wait_live(&world, &kubectl, &target, "/data/color", &json!("blue")).await;
 
-    // A repaired Secret connects, under a policy that would also let it write.
+    // A repaired Secret connects. It is another name of the same cluster, which looks and does not write.
     world.mgmt.capi_kubeconfig(namespace, "exec", &good).await.unwrap();
-    wait_cluster(&world, "exec", "connected", |status| condition(status, "Reachable") == "True" && condition(status, "Ready") == "True")
-        .await;
+    wait_cluster(&world, "exec", "connected", |status| {
+        condition(status, "Reachable") == "True" && reason(status, "Ready") == "ClusterShared"
+    })
+    .await;
     // One that is spoilt while connected ends the connection: nothing is asked or written any more.
     world.mgmt.capi_kubeconfig(namespace, "c", &rows[0].1).await.unwrap();
     wait_cluster(&world, "c", "rejected", |status| reason(status, "Ready") == "Exec").await;
     let mark = world.workload.audit_mark().await.unwrap();
     kubectl.merge_patch(&target, &json!({"data": {"color": "red"}})).await.unwrap();
-    wait_live(&world, &kubectl, &target, "/data/color", &json!("blue")).await;
+    wait_cluster(&world, "exec", "noticed", |status| status["summary"]["drifted"] == 1).await;
     let calls = world.workload.audit_since(mark).await.unwrap();
-    assert!(world.of_hub(&calls).is_empty() && !calls.by_user("holdfast-second").in_namespace(namespace).writes().is_empty());
+    assert!(world.of_hub(&calls).is_empty() && !calls.by_user("holdfast-second").in_namespace(namespace).is_empty());
     let good_again = world.workload.kubeconfig(HUB_USER, &["system:masters"]).unwrap();
     world.mgmt.capi_kubeconfig(namespace, "c", &good_again).await.unwrap();
     wait_cluster(&world, "c", "connected again", |status| condition(status, "Reachable") == "True").await;
+    wait_live(&world, &kubectl, &target, "/data/color", &json!("blue")).await;
 
     let everything = format!(
         "{:?}{:?}{}{}",

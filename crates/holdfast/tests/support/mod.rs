@@ -146,6 +146,11 @@ impl World {
         hub.process.wait().unwrap();
     }
 
+    /// The hub's process.
+    pub fn hub_pid(&self) -> u32 {
+        self.hub.as_ref().unwrap().process.id()
+    }
+
     /// What the hub has logged so far.
     pub fn log(&self) -> String {
         let path = self.mgmt.dir().join("hubs").join(format!("{}.log", self.namespace));

@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     pin::Pin,
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,7 +16,8 @@ use holdfast_engine::{contest::Ledger, object::Gvk};
 use holdfast_fleet::{
     call::{ApiClient, CallError},
     discovery::{Catalog, Discovery, DiscoveryError, Refreshed},
-    watch::Delivery,
+    kubeconfig::Kubeconfig,
+    watch::{Delivery, SourceError},
 };
 use holdfast_helm::RecordMeta;
 use jiff::Timestamp;
@@ -32,8 +33,10 @@ use super::{
     claims::Claims,
     context::Examined,
     credentials::Credentials,
+    doubt::Doubt,
     following::Probe,
     guarded::Guarded,
+    identities::{Claim, Seat},
     inquiry::Examiner,
     loads::Loads,
     memory::{Memory, Written},
@@ -64,7 +67,7 @@ const GATHER: Duration = Duration::from_millis(20);
 pub(super) const DISCOVER_AFTER: Duration = Duration::from_millis(100);
 /// Discovery is refreshed at least this often: aggregated groups come and go without an event. Costs two conditional requests.
 const DISCOVER_EVERY: Duration = Duration::from_mins(5);
-/// How long judgements under way get when the hub stops or the cluster leaves. None of them begins a write any more; one that was begun
+/// How long judgements under way get when the hub stops or the cluster leaves. None of them begins a call any more; a write that was begun
 /// is awaited for that long.
 const WIND_DOWN: Duration = Duration::from_secs(2);
 /// How often expired listings and stale watches are looked for.
@@ -82,6 +85,8 @@ pub(super) enum Job {
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
     Probed { number: u64, probe: Probe },
     Kept(Written),
+    Confirmed { question: u64, found: Result<Arc<str>, SourceError> },
+    Reread(Option<Arc<Kubeconfig>>),
 }
 
 /// A judgement under way.
@@ -131,6 +136,8 @@ pub struct Start {
     pub cluster: ClusterId,
     /// UID of its `kube-system` namespace.
     pub uid: Arc<str>,
+    /// What may be done under this name of it.
+    pub seat: Seat,
     /// Calls.
     pub client: ApiClient,
     /// Where what is known of the cluster is kept; `None` where it is not.
@@ -153,9 +160,11 @@ pub(super) struct Actor {
     pub(super) cluster: ClusterId,
     pub(super) credentials: Credentials,
     pub(super) uid: Arc<str>,
+    /// Whether that is still who answers.
+    pub(super) doubt: Doubt,
     pub(super) started: Instant,
-    /// Moves with everything that a write depends on.
-    pub(super) leave: Arc<AtomicU64>,
+    /// The leave to write, which moves with everything that a write depends on, and what this name of the cluster may do.
+    pub(super) seat: Seat,
     /// Releases may be permitted otherwise now.
     pub(super) permits_due: bool,
     /// Why the actor is to end.
@@ -216,24 +225,51 @@ pub struct Last {
 
 /// Runs a connected cluster until it is released, must be connected anew, or is told to stop.
 pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop: &CancellationToken) -> Last {
-    let Start { shared, entry, credentials, policies, cluster, uid, client, secrets, memory, discovery, mut watching, mut deliveries } =
-        start;
+    let Start {
+        shared,
+        entry,
+        credentials,
+        policies,
+        cluster,
+        uid,
+        seat,
+        client,
+        secrets,
+        memory,
+        discovery,
+        mut watching,
+        mut deliveries,
+    } = start;
     let now = Instant::now();
     let catalog = discovery.catalog();
     let has_scalers = watching.start(&catalog);
-    let examiner = Examiner { client, states: shared.states.clone(), clock: Arc::clone(&shared.clock), intents: secrets.clone() };
+    let examiner = Examiner {
+        client,
+        states: shared.states.clone(),
+        clock: Arc::clone(&shared.clock),
+        intents: secrets.clone(),
+        halt: CancellationToken::new(),
+    };
     let rules_checked = shared.clock.now();
+    let mut claim = seat.claim.clone();
     let mut actor = Actor {
         name: entry.name.clone(),
-        contact: Contact { unreachable: None, stale: false, paused: entry.gate == Gate::Paused },
+        contact: Contact {
+            uid: Some(Arc::clone(&uid)),
+            unreachable: None,
+            stale: false,
+            paused: entry.gate == Gate::Paused,
+            claim: claim.borrow_and_update().clone(),
+        },
         shared,
         entry,
         policies,
         cluster,
         credentials,
         uid,
+        doubt: Doubt::default(),
         started: now,
-        leave: Arc::default(),
+        seat,
         permits_due: false,
         ended: None,
         examiner,
@@ -272,9 +308,10 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         resume_at: None,
     };
     actor.publish_cluster();
-    let ended = actor.run(&mut fleet, &mut deliveries, stop).await;
-    // No write begins from here on.
+    let ended = actor.run(&mut fleet, &mut claim, &mut deliveries, stop).await;
+    // No write begins from here on, and no other call.
     actor.rules_moved();
+    actor.examiner.halt.cancel();
     actor.wind_down().await;
     actor.keep_last().await;
     actor.forget_all();
@@ -285,6 +322,7 @@ impl Actor {
     async fn run(
         &mut self,
         fleet: &mut watch::Receiver<Arc<FleetView>>,
+        claim: &mut watch::Receiver<Claim>,
         deliveries: &mut mpsc::Receiver<Delivery<Sighting>>,
         stop: &CancellationToken,
     ) -> Ended {
@@ -303,6 +341,13 @@ impl Actor {
                     if let Some(ended) = self.follow(&view) {
                         return ended;
                     }
+                }
+                changed = claim.changed() => {
+                    if changed.is_err() {
+                        return Ended::Released;
+                    }
+                    let now = claim.borrow_and_update().clone();
+                    self.claim_changed(now);
                 }
                 Some(job) = self.jobs.next(), if !self.jobs.is_empty() => self.finish(job),
                 delivery = deliveries.recv() => match delivery {
@@ -350,6 +395,7 @@ impl Actor {
         self.book.complete
             && !self.loads.hold_judgements()
             && self.resume_at.is_none()
+            && !self.doubt.is_raised()
             && (self.scalers.complete || Instant::now() >= self.scalers_due)
     }
 
@@ -359,7 +405,8 @@ impl Actor {
             self.resume_at = None;
         }
         self.probe(now);
-        while self.resume_at.is_none() {
+        self.confirm();
+        while self.resume_at.is_none() && !self.doubt.is_raised() {
             let Some(release) = self.loads.start(now, LOADING) else { break };
             self.start_load(release);
         }
@@ -433,6 +480,12 @@ impl Actor {
             Job::Audited { gvk, result } => self.audited(&gvk, result),
             Job::Probed { number, probe } => self.probed(number, probe),
             Job::Kept(written) => self.kept(&written),
+            Job::Confirmed { question, found } => self.confirmed(question, found),
+            Job::Reread(kubeconfig) => {
+                if let Some(kubeconfig) = kubeconfig {
+                    self.offered(&kubeconfig);
+                }
+            }
         }
     }
 

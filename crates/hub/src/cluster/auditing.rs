@@ -26,7 +26,7 @@ impl Actor {
         let endpoint = self.watching.kinds().find(|(kind, _)| **kind == gvk).map(|(_, key)| key.endpoint().clone());
         let Some(endpoint) = endpoint else {
             self.audits.remove(&gvk);
-            self.confirm(&gvk, None, Instant::now());
+            self.vouch_for(&gvk, None, Instant::now());
             return;
         };
         self.auditing.insert(gvk.clone());
@@ -47,7 +47,7 @@ impl Actor {
                 self.watching.audited(gvk, now);
                 let changed: HashSet<StateId> =
                     audit.changed.iter().filter(|(_, news)| *news == News::Changed).map(|(id, _)| *id).collect();
-                self.confirm(gvk, Some(&|id| audit.listed.contains(&id) && !changed.contains(&id)), now);
+                self.vouch_for(gvk, Some(&|id| audit.listed.contains(&id) && !changed.contains(&id)), now);
                 for (id, news) in audit.changed {
                     self.notice(id, news, now);
                 }
@@ -55,7 +55,7 @@ impl Actor {
                 self.compare_some(gvk, &audit.listed, now);
             }
             Err(error) => {
-                self.confirm(gvk, None, now);
+                self.vouch_for(gvk, None, now);
                 match error {
                     error if error.is_connection() => self.unreached(error.category()),
                     // Reading may be allowed where listing is not: every object is asked for by name.

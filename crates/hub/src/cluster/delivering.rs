@@ -58,6 +58,9 @@ impl Actor {
             Update::Broken { reason } => {
                 if !matches!(reason, WatchReason::Ended | WatchReason::Moved | WatchReason::NotServed) {
                     self.watching.is_broken(&key, *reason, now);
+                    if matches!(watched, Watched::Records) {
+                        self.publish_cluster();
+                    }
                 }
                 if *reason == WatchReason::NotServed {
                     self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);

@@ -5,10 +5,19 @@ use std::{
     time::Duration,
 };
 
-use holdfast_fleet::{call::ApiClient, kubeconfig::Kubeconfig};
+use holdfast_fleet::{
+    call::{ApiClient, CallError},
+    kubeconfig::Kubeconfig,
+    transport::TlsFault,
+    watch::SourceError,
+};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::actor::{Actor, Ended, Job};
+use super::{
+    actor::{Actor, Ended, Job},
+    identities::Claim,
+};
 use crate::fleet_view::{Credential, FleetView, Gate};
 
 /// What a probe of other credentials found.
@@ -24,7 +33,7 @@ pub(super) enum Probe {
 impl Actor {
     /// What a write depends on changed: writes that were decided on before are not sent, and what was only reported is looked at again.
     pub(super) fn rules_moved(&mut self) {
-        self.leave.fetch_add(1, Ordering::AcqRel);
+        self.seat.leave.fetch_add(1, Ordering::AcqRel);
         self.permits_due = true;
     }
 
@@ -37,30 +46,49 @@ impl Actor {
         if matches!(entry.gate, Gate::Deleting | Gate::NotInitialised) || entry.owner.uid != self.entry.owner.uid {
             return Some(Ended::Released);
         }
-        match &entry.credential {
-            Credential::Ready(next) => self.offered(next),
-            Credential::Rejected(_) => return Some(Ended::Released),
-            // The running connection goes on until the server refuses it.
-            Credential::Missing => {}
+        let before = std::mem::replace(&mut self.entry, Arc::clone(entry));
+        // What was read past the watch is newer than what the watch showed before that.
+        if before.credential != entry.credential {
+            match &entry.credential {
+                Credential::Ready(next) => self.offered(next),
+                Credential::Rejected(_) => return Some(Ended::Released),
+                // The running connection goes on until the server refuses it.
+                Credential::Missing => {}
+            }
+            self.publish_cluster();
         }
-        let policies_changed = !Arc::ptr_eq(&self.policies, &view.policies) || self.entry.labels != entry.labels;
-        let gate_changed = self.entry.gate != entry.gate;
-        self.entry = Arc::clone(entry);
+        let policies_changed = !Arc::ptr_eq(&self.policies, &view.policies) || before.labels != entry.labels;
         self.policies = Arc::clone(&view.policies);
-        if policies_changed || gate_changed {
-            self.contact.paused = self.entry.gate == Gate::Paused;
+        if policies_changed || before.gate != entry.gate {
+            self.contact.paused = entry.gate == Gate::Paused;
             self.policies_changed();
         }
         None
     }
 
+    /// Other names of the same cluster came, went, or were found out.
+    pub(super) fn claim_changed(&mut self, claim: Claim) {
+        match &claim {
+            Claim::Yielded(older) => {
+                tracing::warn!(cluster = %self.name, %older, "an older name leads to the same cluster: nothing is written");
+            }
+            Claim::Held(others) => tracing::info!(cluster = %self.name, others = others.len(), "this name may write to the cluster"),
+            Claim::Unsettled => {}
+        }
+        self.contact.claim = claim;
+        self.rules_moved();
+        self.all_dirty();
+    }
+
     /// The Secret holds these credentials now. A new token goes into the running connection; anything else may lead elsewhere.
-    fn offered(&mut self, next: &Arc<Kubeconfig>) {
+    pub(super) fn offered(&mut self, next: &Arc<Kubeconfig>) {
         let before = self.credentials.is_unresolved();
         if self.credentials.is_news(next.fingerprint()) {
             if self.examiner.client.connection().swap_token(next) {
-                self.credentials.taken(next.fingerprint());
+                self.credentials.taken(Arc::clone(next), next.fingerprint());
                 self.watching.retry_now();
+                tracing::debug!(cluster = %self.name, "going on with a new token");
+                self.reached();
             } else {
                 self.credentials.try_out(Arc::clone(next), next.fingerprint(), Instant::now());
             }
@@ -91,10 +119,12 @@ impl Actor {
         match probe {
             Probe::Same(client) => {
                 if self.credentials.passed(number) {
+                    tracing::debug!(cluster = %self.name, "going on over a new connection");
                     self.watching.move_to(Arc::new(client.clone()));
                     self.examiner.client = client;
-                    self.reached();
-                    self.rules_moved();
+                    self.doubt.settle();
+                    self.answers_again();
+                    self.publish_cluster();
                 }
             }
             Probe::Other => {
@@ -104,23 +134,61 @@ impl Actor {
                 }
             }
             Probe::Failed(reason) => {
-                if self.credentials.failed(number, Instant::now()) {
+                if self.credentials.failed(number, reason, Instant::now()) {
                     tracing::warn!(cluster = %self.name, reason, "the new kubeconfig leads nowhere; going on with the old one, without writes");
+                    self.publish_cluster();
                 }
             }
         }
     }
 
-    pub(super) fn reached(&mut self) {
+    /// Asks who answers, once the connection may stand again.
+    pub(super) fn confirm(&mut self) {
+        if self.resume_at.is_some() {
+            return;
+        }
+        let Some(question) = self.doubt.ask() else { return };
+        let client = self.examiner.client.clone();
+        self.jobs.push(Box::pin(async move { Job::Confirmed { question, found: holdfast_fleet::discovery::cluster_uid(&client).await } }));
+    }
+
+    pub(super) fn confirmed(&mut self, question: u64, found: Result<Arc<str>, SourceError>) {
+        match found {
+            Ok(found) if found == self.uid => {
+                if self.doubt.same(question) {
+                    self.answers_again();
+                }
+            }
+            Ok(_) => {
+                tracing::warn!(cluster = %self.name, "another cluster answers now");
+                self.ended = Some(Ended::Reconnect);
+            }
+            Err(error) => {
+                self.doubt.unanswered();
+                self.unreached(error.category());
+            }
+        }
+    }
+
+    fn answers_again(&mut self) {
         self.failures = 0;
         self.resume_at = None;
         if self.contact.unreachable.take().is_some() {
             tracing::info!(cluster = %self.name, "the cluster answers again");
             self.all_dirty();
         }
+        self.rules_moved();
+    }
+
+    /// Something answered: if there is doubt who, that can be asked now.
+    pub(super) const fn reached(&mut self) {
+        self.resume_at = None;
     }
 
     pub(super) fn unreached(&mut self, reason: &'static str) {
+        if self.doubt.raise() {
+            self.rules_moved();
+        }
         let now = Instant::now();
         if self.resume_at.is_some_and(|at| at > now) {
             return;
@@ -128,6 +196,11 @@ impl Actor {
         self.failures = (self.failures + 1).min(7);
         let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 500));
         self.resume_at = Some(now + Duration::from_millis(500) * 2_u32.pow(self.failures) + jitter);
+        if refuses_credentials(reason) && self.credentials.refused() {
+            let (kubeconfigs, entry) = (self.shared.kubeconfigs.clone(), Arc::clone(&self.entry));
+            self.jobs.push(Box::pin(async move { Job::Reread(kubeconfigs.read(&entry).await) }));
+        }
+        let reason = explained(reason, self.credentials.current(), self.shared.clock.now());
         if self.contact.unreachable != Some(reason) {
             if self.contact.unreachable.is_none() {
                 tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
@@ -136,4 +209,15 @@ impl Actor {
             self.all_dirty();
         }
     }
+}
+
+/// Whether the server talks, but not with these credentials.
+pub(super) fn refuses_credentials(reason: &str) -> bool {
+    reason == CallError::Unauthorized.category() || reason == TlsFault::ClientCertificate.reason()
+}
+
+/// The reason users see. A server only says that it refuses; that the certificate has expired shows in the certificate.
+pub(super) fn explained(reason: &'static str, kubeconfig: &Kubeconfig, now: Timestamp) -> &'static str {
+    let expired = refuses_credentials(reason) && kubeconfig.identity().has_expired(now);
+    if expired { "ClientCertificateExpired" } else { reason }
 }

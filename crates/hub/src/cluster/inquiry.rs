@@ -26,6 +26,7 @@ use holdfast_fleet::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     context::{Context, Examined, Leave, Written},
@@ -58,6 +59,8 @@ pub struct Examiner {
     pub clock: Arc<dyn Clock>,
     /// Where a repair of two writes is declared before its first; without it there is none.
     pub intents: Option<ClusterSecrets>,
+    /// Once cancelled, judgements under way begin no further call.
+    pub halt: CancellationToken,
 }
 
 /// An answer, reduced to what a decision may depend on.
@@ -200,6 +203,12 @@ impl Inquiry<'_> {
         loop {
             let step = self.with_case(&desired, decide::decide);
             match step {
+                Step::Done(judgement) => return self.conclude(*judgement, None),
+                _ if self.examiner.halt.is_cancelled() => {
+                    self.facts.stale_leave = true;
+                    let judgement = self.with_case(&desired, decide::overtaken);
+                    return self.conclude(judgement, None);
+                }
                 Step::FetchLive => self.read().await,
                 // Large, and most objects are in sync without a question.
                 Step::Ask(ask) => Box::pin(self.ask(ask)).await,
@@ -218,7 +227,6 @@ impl Inquiry<'_> {
                     return self.conclude(judgement, None);
                 }
                 Step::Write(correction) => return self.write(&desired, &correction).await,
-                Step::Done(judgement) => return self.conclude(*judgement, None),
             }
         }
     }

@@ -65,6 +65,8 @@ impl Actor {
         } else if due.only_if_news && echo.is_some_and(|version| self.is_known_version(due.id, version)) {
             return None;
         }
+        // Before the permit is looked up: leave that ends in between was never given.
+        let leave = Leave::now(&self.seat.leave, &self.shared.term);
         let context = Context {
             permit: self.permit(known, &guarded, Instant::now()),
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
@@ -80,7 +82,7 @@ impl Actor {
                 name: release.name.clone(),
                 judged: revision.judged.clone(),
             }),
-            leave: Some(Leave::now(&self.leave, &self.shared.term)),
+            leave: Some(leave),
         };
         let afresh = self.afresh.remove(&due.id);
         Some((UnderWay { due, release, guarded, afresh }, state, context))

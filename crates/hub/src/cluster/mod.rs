@@ -6,6 +6,7 @@
 //!   `following` (the management cluster and the connection), `remembering` (what outlives the process) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
+//! - [`identities`] decides under which of several names of one cluster is written.
 //! - `book`, `claims`, `credentials`, `health`, `loads`, `memory`, `scalers`, `queue`, `source` are plain values with rules.
 
 pub mod actor;
@@ -16,9 +17,11 @@ pub mod claims;
 pub mod context;
 mod credentials;
 mod delivering;
+mod doubt;
 mod following;
 pub mod guarded;
 mod health;
+pub mod identities;
 pub mod inquiry;
 mod judging;
 mod loads;
@@ -49,7 +52,7 @@ use holdfast_fleet::{
     backoff::{Backoff, BackoffPolicy},
     call::{ApiClient, Deadlines},
     discovery::{Discovery, cluster_uid},
-    kubeconfig::{Kubeconfig, Rejection},
+    kubeconfig::{Fingerprint, Kubeconfig, Rejection},
     supervisor::Supervisor,
     transport::{Connection, Options},
     watch::Watches,
@@ -72,6 +75,7 @@ use crate::{
 };
 use actor::Start;
 use credentials::Credentials;
+use following::{explained, refuses_credentials};
 use memory::Memory;
 use sighting::Decoder;
 use state::ClusterId;
@@ -82,8 +86,14 @@ const DELIVERIES: usize = 1024;
 /// How long the tasks of a connection get to end.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Statuses of releases by their reports.
-type Statuses = BTreeMap<ReportKey, DriftReportStatus>;
+/// What the last connection of a name left behind.
+#[derive(Default)]
+struct Before {
+    /// Which cluster it led to.
+    uid: Option<Arc<str>>,
+    /// Statuses of releases by their reports.
+    statuses: BTreeMap<ReportKey, DriftReportStatus>,
+}
 
 /// Looks after one cluster until it leaves the fleet, or until `stop` is cancelled: then what was begun is finished.
 pub async fn run(
@@ -96,7 +106,9 @@ pub async fn run(
 ) -> Result<(), Infallible> {
     let mut backoff = Backoff::new(BackoffPolicy::WATCH);
     let mut rejected: Option<Rejection> = None;
-    let mut last = Statuses::new();
+    let mut before = Before::default();
+    let mut newer: Option<(Fingerprint, Arc<Kubeconfig>)> = None;
+    say_connecting(&shared, &fleet.borrow(), &name);
     while !stop.is_cancelled() {
         let view = Arc::clone(&fleet.borrow_and_update());
         let Some(entry) = view.clusters.get(&name).filter(|_| view.guards(&name)).cloned() else {
@@ -107,11 +119,25 @@ pub async fn run(
             continue;
         };
         match admission(&entry) {
-            Ok(kubeconfig) => {
+            Ok(shown) => {
                 rejected = None;
+                let read = newer.as_ref().filter(|(instead_of, _)| *instead_of == shown.fingerprint()).map(|(_, read)| Arc::clone(read));
+                let kubeconfig = read.clone().unwrap_or_else(|| Arc::clone(&shown));
                 match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
                     Err(reason) => {
-                        say(&shared, &entry, &Standing::unreachable(reason), &last);
+                        shared.identities.tried(&name);
+                        let explained = explained(reason, &kubeconfig, shared.clock.now());
+                        say(&shared, &entry, &Standing::unreachable(explained), &before);
+                        // The watch may not have shown yet what replaced these credentials. Looked up once for each.
+                        if refuses_credentials(reason) && read.is_none() {
+                            let current = shared.kubeconfigs.read(&entry).await;
+                            let current = current.unwrap_or_else(|| Arc::clone(&shown));
+                            let is_other = current.fingerprint() != shown.fingerprint();
+                            newer = Some((shown.fingerprint(), current));
+                            if is_other {
+                                continue;
+                            }
+                        }
                         // Cancel-safe: a timer and a watch channel.
                         tokio::select! {
                             () = stop.cancelled() => return Ok(()),
@@ -121,20 +147,21 @@ pub async fn run(
                     }
                     // The view that ended the session is the one to look at next.
                     Ok(None) => backoff.reset(),
-                    Ok(Some(statuses)) => {
-                        last = statuses;
+                    Ok(Some(left)) => {
+                        before = left;
                         backoff.reset();
                     }
                 }
             }
             Err(standing) => {
+                shared.identities.tried(&name);
                 if let Standing { rejection: Some(rejection), .. } = &standing
                     && rejected.as_ref() != Some(rejection)
                 {
                     announce(&shared, &entry, *rejection);
                     rejected = Some(*rejection);
                 }
-                say(&shared, &entry, &standing, &last);
+                say(&shared, &entry, &standing, &before);
                 if !matches!(stop.run_until_cancelled(fleet.changed()).await, Some(Ok(()))) {
                     return Ok(());
                 }
@@ -193,7 +220,7 @@ fn admission(entry: &ClusterEntry) -> Result<Arc<Kubeconfig>, Standing> {
     }
 }
 
-/// One connection to the cluster, from the first call until it ends. Answers with the last statuses of its releases, if it came to any.
+/// One connection to the cluster, from the first call until it ends. Answers with what it left behind, if it came to anything.
 #[expect(clippy::too_many_arguments, reason = "everything a connection starts with; each has its own owner")]
 async fn session(
     shared: &Arc<Shared>,
@@ -204,14 +231,14 @@ async fn session(
     fleet: &watch::Receiver<Arc<FleetView>>,
     supervisor: &Supervisor,
     stop: &CancellationToken,
-) -> Result<Option<Statuses>, &'static str> {
+) -> Result<Option<Before>, &'static str> {
     let client = connect(shared, kubeconfig)?;
     // Cancel-safe: nothing but reads.
     let (uid, discovery, secrets, kept) = tokio::select! {
         () = stop.cancelled() => return Ok(None),
         () = closes(fleet.clone(), &entry.name) => return Ok(None),
         found = Box::pin(async {
-            let (uid, discovery) = find_out(&client).await?;
+            let (uid, discovery) = find_out(shared, &entry.name, &client).await?;
             let secrets = shared.secrets.of(Subject { cluster: entry.name.clone(), owner: entry.owner.clone(), uid: Arc::clone(&uid) });
             let kept = take_up(&entry.name, secrets.as_ref()).await;
             Ok::<_, &'static str>((uid, discovery, secrets, kept))
@@ -225,10 +252,11 @@ async fn session(
     let start = Start {
         shared: Arc::clone(shared),
         entry: Arc::clone(entry),
-        credentials: Credentials::new(kubeconfig.fingerprint()),
+        credentials: Credentials::new(Arc::clone(kubeconfig), kubeconfig.fingerprint()),
         policies: Arc::clone(&view.policies),
         cluster: id,
-        uid,
+        uid: Arc::clone(&uid),
+        seat: shared.identities.seat(&entry.name),
         client,
         secrets,
         memory,
@@ -240,7 +268,7 @@ async fn session(
     let last = Box::pin(actor::run(start, fleet.clone(), stop)).await;
     tracing::info!(cluster = %entry.name, ended = last.ended.as_str(), "disconnected");
     scope.stop(DRAIN).await;
-    Ok(Some(last.statuses))
+    Ok(Some(Before { uid: Some(uid), statuses: last.statuses }))
 }
 
 /// Reads what an earlier process kept of a cluster. Without it a half-finished repair would stay so: it is asked for until it is known.
@@ -264,8 +292,9 @@ async fn take_up(cluster: &ClusterName, secrets: Option<&ClusterSecrets>) -> Kep
 }
 
 /// Which cluster it is and what it serves.
-async fn find_out(client: &ApiClient) -> Result<(Arc<str>, Discovery), &'static str> {
+async fn find_out(shared: &Shared, name: &ClusterName, client: &ApiClient) -> Result<(Arc<str>, Discovery), &'static str> {
     let uid = cluster_uid(client).await.map_err(holdfast_fleet::watch::SourceError::category)?;
+    shared.identities.identified(name, &uid);
     let mut discovery = Discovery::default();
     discovery.refresh(client).await.map_err(holdfast_fleet::discovery::DiscoveryError::category)?;
     Ok((uid, discovery))
@@ -298,6 +327,16 @@ impl Standing {
         known
     }
 
+    fn connecting() -> Self {
+        Self {
+            state: ClusterState::Connecting,
+            reason: "Connecting",
+            message: "the cluster is being connected".to_owned(),
+            in_sync_reason: "Stale",
+            rejection: None,
+        }
+    }
+
     fn unreachable(reason: &'static str) -> Self {
         Self {
             state: ClusterState::Unreachable,
@@ -309,9 +348,20 @@ impl Standing {
     }
 }
 
+/// Says that a cluster is being connected, unless an earlier hub said more about it.
+fn say_connecting(shared: &Shared, view: &FleetView, name: &ClusterName) {
+    let Some(entry) = view.clusters.get(name) else { return };
+    shared.metrics.set_cluster(name, ClusterFigures::new(ClusterState::Connecting));
+    if shared.reports.stored_of(&ReportKey::cluster(name), &entry.owner).is_none() {
+        say(shared, entry, &Standing::connecting(), &Before::default());
+    }
+}
+
 /// Says on every report of a cluster how it stands: what was found before is no longer known to hold.
-fn say(shared: &Shared, entry: &ClusterEntry, standing: &Standing, last: &Statuses) {
+fn say(shared: &Shared, entry: &ClusterEntry, standing: &Standing, before: &Before) {
     let now = shared.clock.now();
+    let key = ReportKey::cluster(&entry.name);
+    let earlier = || shared.reports.stored_of(&key, &entry.owner).and_then(|stored| stored.cluster_uid.clone());
     let own = DriftReportStatus {
         source: Some(Source {
             kind: SourceKind::Cluster,
@@ -320,17 +370,25 @@ fn say(shared: &Shared, entry: &ClusterEntry, standing: &Standing, last: &Status
             revision: None,
             desired_hash: None,
         }),
+        cluster_uid: before.uid.as_ref().map(ToString::to_string).or_else(earlier),
         observed_at: Some(now),
         ..DriftReportStatus::default()
     };
     shared.metrics.set_cluster(&entry.name, ClusterFigures::new(standing.state));
     let ready = Condition::new("Ready", Truth::False, standing.reason, standing.message.clone(), now);
     let status = standing.qualify(DriftReportStatus { conditions: vec![ready], ..own }, now);
-    shared.reports.publish(ReportKey::cluster(&entry.name), entry.owner.clone(), status);
+    shared.reports.publish(key, entry.owner.clone(), status);
     for key in shared.reports.known(&entry.name).into_iter().filter(|key| key.source.kind == SourceKind::HelmRelease) {
-        let known = last.get(&key).cloned().or_else(|| shared.reports.stored(&key).map(|stored| DriftReportStatus::clone(&stored)));
-        if let Some(known) = known {
-            shared.reports.publish(key, entry.owner.clone(), standing.qualify(known, now));
+        if let Some(known) = before.statuses.get(&key) {
+            shared.reports.publish(key, entry.owner.clone(), standing.qualify(known.clone(), now));
+        } else if let Some(stored) = shared.reports.stored(&key) {
+            let is_about = |uid: &Arc<str>| publishing::is_about(&stored, uid);
+            if shared.reports.stored_of(&key, &entry.owner).is_some() && before.uid.as_ref().is_none_or(is_about) {
+                let known = DriftReportStatus::clone(&stored);
+                shared.reports.publish(key, entry.owner.clone(), standing.qualify(known, now));
+            } else {
+                shared.reports.retire(&key);
+            }
         }
     }
 }

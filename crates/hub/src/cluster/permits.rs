@@ -7,7 +7,7 @@ use holdfast_api::{
 use holdfast_engine::case::Permit;
 use tokio::time::Instant;
 
-use super::{actor::Actor, book::Phase, guarded::Guarded, records::ReleaseName, source::Guardianship, state::StateId};
+use super::{actor::Actor, book::Phase, guarded::Guarded, identities::Claim, records::ReleaseName, source::Guardianship, state::StateId};
 use crate::fleet_view::Gate;
 
 /// What may be written of a release, as last looked at.
@@ -67,6 +67,11 @@ impl Actor {
         (!known).then(|| if self.watching.may_not_see_scalers() { Reason::Forbidden } else { Reason::ServerError })
     }
 
+    /// Whether something is not known yet on which the permit of a release depends.
+    pub(super) fn is_permit_open(&self) -> bool {
+        self.releases.values().any(|known| self.permit_of_release(known) == PASSING)
+    }
+
     fn permits(&self, known: &Guardianship, scalers_missing: Option<Reason>) -> Pair {
         let permit = self.permit_of_release(known);
         let scalable = match (permit, scalers_missing) {
@@ -86,6 +91,11 @@ impl Actor {
         // Another release may claim the object, other credentials may lead to another cluster, another hub may lead.
         if !self.loads.is_settled() || self.credentials.is_unresolved() || !self.shared.term.holds() {
             return PASSING;
+        }
+        match *self.seat.claim.borrow() {
+            Claim::Held(_) => {}
+            Claim::Yielded(_) => return Permit::Report(Some(Reason::Suspended)),
+            Claim::Unsettled => return PASSING,
         }
         match &known.phase {
             Phase::Desired(_) => Permit::Write,

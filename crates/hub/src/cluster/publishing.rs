@@ -1,6 +1,6 @@
 //! The actor's part about what leaves it: reports and figures.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use holdfast_api::{
     condition::{Condition, Truth},
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::{
     actor::{Actor, Slot},
-    source::{Contact, Guardianship, JUDGED_WITHIN, fresh, reachable},
+    source::{Contact, Guardianship, JUDGED_WITHIN, fresh, reachable, ready},
 };
 use crate::{
-    fleet_view::Gate,
+    fleet_view::{Credential, Gate},
     metrics::{ClusterFigures, ClusterState},
     reports::ReportKey,
 };
@@ -47,13 +47,19 @@ impl Actor {
         };
         let now = self.shared.clock.now();
         for key in self.shared.reports.known(&self.name).into_iter().filter(|key| key.source.kind == SourceKind::HelmRelease) {
-            let Some(stored) = self.shared.reports.stored(&key) else { continue };
+            let Some(stored) = self.remembered(&key) else { continue };
             let mut status = DriftReportStatus::clone(&stored);
             status.conditions.retain(|condition| condition.kind == "Ready");
             let in_sync = Condition::new("InSync", Truth::Unknown, reason, "the release records cannot be read", now);
             status.conditions.extend([in_sync, reachable(&self.contact, now), fresh(&self.contact, now)]);
             self.shared.reports.publish(key, self.entry.owner.clone(), status);
         }
+    }
+
+    /// What an earlier connection or hub reported under this key, unless that was about another cluster.
+    pub(super) fn remembered(&self, key: &ReportKey) -> Option<Arc<DriftReportStatus>> {
+        let stored = self.shared.reports.stored_of(key, &self.entry.owner)?;
+        is_about(&stored, &self.uid).then_some(stored)
     }
 
     /// How the connection stands as far as it concerns a release.
@@ -84,6 +90,7 @@ impl Actor {
         let now = self.shared.clock.now();
         let state = match (self.contact.unreachable, self.entry.gate) {
             (Some(_), _) => ClusterState::Unreachable,
+            (None, _) if !self.book.complete => ClusterState::Connecting,
             (None, Gate::Paused) => ClusterState::Paused,
             (None, _) => ClusterState::Connected,
         };
@@ -116,6 +123,7 @@ impl Actor {
                 revision: None,
                 desired_hash: None,
             }),
+            cluster_uid: Some(self.uid.to_string()),
             observed_at: Some(now),
             summary,
             ..DriftReportStatus::default()
@@ -145,6 +153,8 @@ impl Actor {
         let message = format!("{} of {} objects in {} releases are as declared", summary.in_sync, summary.objects, self.releases.len());
         let in_sync = if self.contact.unreachable.is_some() {
             Condition::new("InSync", Truth::Unknown, "ClusterUnreachable", "the cluster cannot be reached", now)
+        } else if self.watching.may_not_see_records() {
+            Condition::new("InSync", Truth::Unknown, "Forbidden", "the credentials do not allow to watch the release records", now)
         } else if bad > 0 {
             Condition::new("InSync", Truth::False, Verdict::Drifted.as_str(), message, now)
         } else if !self.is_all_judged() {
@@ -157,7 +167,21 @@ impl Actor {
         } else {
             Condition::new("InSync", Truth::True, "AsDeclared", message, now)
         };
-        let ready = Condition::new("Ready", Truth::True, "Connected", "the cluster is connected", now);
+        let ready = match (self.credentials.failure(), &self.entry.credential) {
+            _ if let Some(reason) = self.contact.unreachable => {
+                Condition::new("Ready", Truth::False, reason, format!("the cluster cannot be reached: {reason}"), now)
+            }
+            (Some(reason), _) => {
+                let message = format!("the new kubeconfig does not work ({reason}); the old one is still used, but nothing is written");
+                Condition::new("Ready", Truth::False, "KubeconfigUnproven", message, now)
+            }
+            (None, Credential::Missing) => {
+                let message =
+                    "the cluster is connected; its kubeconfig Secret is gone, and the connection lasts until the server refuses it";
+                ready(&self.contact, "KubeconfigMissing", message, now)
+            }
+            (None, _) => ready(&self.contact, "Connected", "the cluster is connected", now),
+        };
         let contact = Contact { stale: self.contact.stale || !self.stale_kinds.is_empty(), ..self.contact.clone() };
         vec![ready, in_sync, reachable(&contact, now), fresh(&contact, now)]
     }
@@ -172,6 +196,11 @@ impl Actor {
         }
         self.ledgers.retain(|_, ledger| !ledger.is_settled(now));
     }
+}
+
+/// Whether what was reported was found on this cluster, as far as the report tells.
+pub(super) fn is_about(status: &DriftReportStatus, uid: &str) -> bool {
+    status.cluster_uid.as_ref().is_none_or(|found_on| *found_on == *uid)
 }
 
 fn add<const N: usize>(to: &mut [u64; N], from: &[u64; N]) {

@@ -63,7 +63,7 @@ impl Actor {
 
     fn take_under_guard(&mut self, release: &ReleaseName, guard: Arc<Guard>, phase: Phase) {
         let mut guardianship = Guardianship::new(release.clone(), guard, phase);
-        if let Some(stored) = self.shared.reports.stored(&self.report_key(release)) {
+        if let Some(stored) = self.remembered(&self.report_key(release)) {
             guardianship.remember(&stored);
         }
         if self.memory.was_not_empty(release) {
@@ -73,7 +73,7 @@ impl Actor {
         self.permits_due = true;
     }
 
-    /// Reports that an earlier hub left: those of releases that are guarded no more go, those of releases whose records are gone say so.
+    /// Reports that an earlier hub left: those of releases that are guarded no more, and of another cluster, go, those of releases whose records are gone say so.
     pub(super) fn review_known_reports(&mut self) {
         for key in self.shared.reports.known(&self.name) {
             if key.source.kind != SourceKind::HelmRelease {
@@ -83,7 +83,9 @@ impl Actor {
             if self.releases.contains_key(&release) {
                 continue;
             }
-            let guard = self.policies.decide(&self.entry, &release.namespace, &release.name);
+            // One about another cluster tells nothing about this one.
+            let is_foreign = self.shared.reports.stored(&key).is_some() && self.remembered(&key).is_none();
+            let guard = self.policies.decide(&self.entry, &release.namespace, &release.name).filter(|_| !is_foreign);
             match (guard, self.book.phase(&release)) {
                 (None, _) | (_, Phase::Gone(true)) => self.shared.reports.retire(&key),
                 (Some(guard), phase @ Phase::Gone(false)) => {

@@ -30,6 +30,8 @@ use crate::state_secrets::{
 
 /// How long the last write may take when the hub stops.
 const LAST_WRITE: Duration = Duration::from_millis(800);
+/// How long a start waits for the permits of its releases before it judges anew what was found.
+const PERMITS_WITHIN: Duration = Duration::from_secs(3);
 /// Bytes of the longest finding that is kept.
 const MOST_KEPT: usize = 8 << 10;
 
@@ -46,6 +48,10 @@ impl Actor {
         if self.awaiting.is_empty() || self.is_confirming || !self.may_judge() {
             return;
         }
+        // What was found stands only under the same permit.
+        if self.is_permit_open() && now < self.started + PERMITS_WITHIN {
+            return;
+        }
         self.is_confirming = true;
         let kinds: Vec<Gvk> = self.kinds_of(self.awaiting.iter());
         for gvk in kinds {
@@ -60,7 +66,7 @@ impl Actor {
     }
 
     /// A fresh list of a kind holds these objects, unchanged as far as their owned paths go; `None` where there is no list.
-    pub(super) fn confirm(&mut self, gvk: &Gvk, unchanged: Option<&dyn Fn(StateId) -> bool>, now: Instant) {
+    pub(super) fn vouch_for(&mut self, gvk: &Gvk, unchanged: Option<&dyn Fn(StateId) -> bool>, now: Instant) {
         let of_kind = |id: &&StateId| {
             self.objects.get(*id).is_none_or(|slot| slot.claimants.first().is_none_or(|(_, guarded)| *guarded.key.gvk == *gvk))
         };

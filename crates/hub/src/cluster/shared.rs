@@ -4,13 +4,20 @@ use std::sync::Arc;
 
 use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, term::Term, transport::RequestObserver, watch::WatchStats};
 
-use super::state::States;
-use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports, state_secrets::StateSecrets};
+use super::{identities::Identities, state::States};
+use crate::{
+    events::Events, fleet_view::KubeconfigReader, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports,
+    state_secrets::StateSecrets,
+};
 
 /// Handles that every cluster task gets. Cheap to clone behind its `Arc`.
 pub struct Shared {
     /// Hash state of all objects.
     pub states: States,
+    /// Which names lead to which cluster.
+    pub identities: Identities,
+    /// Reads kubeconfigs again that a server refused.
+    pub kubeconfigs: KubeconfigReader,
     /// Where statuses go.
     pub reports: Reports,
     /// Where Events go.

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use super::{
     book::{Phase, Revision},
+    identities::Claim,
     memory::Recalled,
     permits::Permits,
     records::ReleaseName,
@@ -102,14 +103,18 @@ struct Listed {
 }
 
 /// How the connection stands, for the conditions of every report of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contact {
+    /// Which cluster it leads to, where that was asked.
+    pub uid: Option<Arc<str>>,
     /// Why the cluster cannot be talked to.
     pub unreachable: Option<&'static str>,
     /// No watch and no audit backs the verdicts for longer than a minute.
     pub stale: bool,
     /// The cluster is paused.
     pub paused: bool,
+    /// What is known of other names of the cluster.
+    pub claim: Claim,
 }
 
 impl Guardianship {
@@ -460,6 +465,7 @@ impl Guardianship {
                 revision: self.loaded.as_ref().map(|loaded| i64::try_from(loaded.revision.meta.version).unwrap_or(i64::MAX)),
                 desired_hash: self.loaded.as_ref().map(|loaded| loaded.hash.clone()),
             }),
+            cluster_uid: contact.uid.as_ref().map(ToString::to_string),
             observed_at: Some(now),
             last_drift_at: self.last_drift_at,
             last_correction_at: self.last_correction_at,
@@ -499,19 +505,12 @@ impl Guardianship {
 
     fn conditions(&self, contact: &Contact, summary: &Summary, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
         let (truth, reason, message) = self.in_sync(contact, summary, findings);
-        let ready = self.loaded.is_some() && self.load_error.is_none();
-        vec![
-            Condition::new(
-                "Ready",
-                if ready { Truth::True } else { Truth::False },
-                if ready { "Guarded" } else { "NotLoaded" },
-                if ready { "the release is guarded" } else { "the release record has not been read" },
-                now,
-            ),
-            Condition::new("InSync", truth, &reason, message, now),
-            reachable(contact, now),
-            fresh(contact, now),
-        ]
+        let ready = if self.loaded.is_some() && self.load_error.is_none() {
+            ready(contact, "Guarded", "the release is guarded", now)
+        } else {
+            Condition::new("Ready", Truth::False, "NotLoaded", "the release record has not been read", now)
+        };
+        vec![ready, Condition::new("InSync", truth, &reason, message, now), reachable(contact, now), fresh(contact, now)]
     }
 
     fn all_as_declared(&self, summary: &Summary) -> String {
@@ -583,6 +582,15 @@ pub fn is_drift(judgement: &Judgement) -> bool {
         Verdict::Drifted | Verdict::Missing | Verdict::Refused | Verdict::Contested => true,
         Verdict::InSync => matches!(judgement.action, Action::Corrected | Action::Recreated),
         Verdict::Terminating | Verdict::Unknown => false,
+    }
+}
+
+/// The condition `Ready` where nothing is wrong but, maybe, that the cluster has a second name.
+pub fn ready(contact: &Contact, reason: &str, message: &str, now: Timestamp) -> Condition {
+    let truth = if matches!(contact.claim, Claim::Yielded(_)) { Truth::False } else { Truth::True };
+    match contact.claim.shared_with() {
+        None => Condition::new("Ready", truth, reason, message, now),
+        Some(others) => Condition::new("Ready", truth, "ClusterShared", format!("{message}; {others}"), now),
     }
 }
 

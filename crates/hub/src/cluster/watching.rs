@@ -155,6 +155,11 @@ impl Watching {
         self.fixed_health(&Watched::Scalers).is_some_and(Health::is_forbidden)
     }
 
+    /// Whether release records may not be watched.
+    pub fn may_not_see_records(&self) -> bool {
+        self.fixed_health(&Watched::Records).is_some_and(Health::is_forbidden)
+    }
+
     fn fixed_health(&self, watched: &Watched) -> Option<&Health> {
         let is_it = |lease: &&Lease| {
             self.decoder.watched(lease.key()).is_some_and(|found| std::mem::discriminant(&found) == std::mem::discriminant(watched))

@@ -7,7 +7,8 @@ use tokio::time::sleep;
 
 use crate::management::{self, Failure};
 
-const GROUP: &str = "cluster.x-k8s.io";
+/// Group of `Cluster`.
+pub(super) const GROUP: &str = "cluster.x-k8s.io";
 /// Preferred first. Both carry what the hub reads; v1beta1 goes away with Cluster API 1.16.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 const PLURAL: &str = "clusters";

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use holdfast_fleet::kubeconfig::{Kubeconfig, Rejection};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::policy::PolicySet;
@@ -105,8 +106,12 @@ pub struct ClusterEntry {
     pub labels: Arc<BTreeMap<String, String>>,
     /// What it stands for.
     pub owner: OwnerRef,
+    /// Since when that exists, by the management cluster's clock.
+    pub created: Timestamp,
     /// What may be done.
     pub gate: Gate,
+    /// The Secret that its kubeconfig is in.
+    pub secret: Option<Arc<str>>,
     /// Its kubeconfig.
     pub credential: Credential,
     /// The last good kubeconfig where the Secret is `Missing` now: a running connection may go on until the server refuses it.
@@ -124,6 +129,8 @@ impl PartialEq for ClusterEntry {
             && self.name == other.name
             && self.labels == other.labels
             && self.owner == other.owner
+            && self.created == other.created
+            && self.secret == other.secret
             && self.gate == other.gate
             && self.credential == other.credential
     }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use jiff::Timestamp;
+
 use super::{ClusterEntry, ClusterName, Credential, FleetView, Gate, LivePolicy, OwnerRef, collect::Objects};
 use crate::policy::{DefaultMode, PolicyName, PolicySet};
 
@@ -10,6 +12,8 @@ use crate::policy::{DefaultMode, PolicyName, PolicySet};
 pub struct ClusterInput {
     /// The object.
     pub owner: OwnerRef,
+    /// Since when it exists.
+    pub created: Timestamp,
     /// Its labels.
     pub labels: Arc<BTreeMap<String, String>>,
     /// Field or annotation.
@@ -27,6 +31,10 @@ pub struct SecretInput {
     pub cluster: ClusterName,
     /// The Secret.
     pub owner: OwnerRef,
+    /// Since when it exists.
+    pub created: Timestamp,
+    /// UID of the `Cluster` that owns it, where one does.
+    pub made_for: Option<Arc<str>>,
     /// Its labels.
     pub labels: Arc<BTreeMap<String, String>>,
     /// Marked by `holdfast.dev/kubeconfig=true`: makes a cluster also without a `Cluster`.
@@ -39,6 +47,13 @@ pub struct SecretInput {
     pub(super) digest: Option<[u8; 32]>,
     /// What became of the kubeconfig.
     pub credential: Credential,
+}
+
+impl SecretInput {
+    /// Whether it belongs to another `Cluster` than this one.
+    pub(super) fn is_of_another(&self, cluster: &OwnerRef) -> bool {
+        *cluster.kind == *"Cluster" && self.made_for.as_ref().is_some_and(|uid| *uid != cluster.uid)
+    }
 }
 
 /// The lists; `None` while one was not read completely yet.
@@ -66,14 +81,33 @@ pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> F
     let mut entries = BTreeMap::new();
     for (name, input) in clusters.iter() {
         let cluster = ClusterName::from(name);
-        let credential = secrets.remove(&cluster).map_or(Credential::Missing, |secret| secret.credential.clone());
-        let gate = gate(input.deleting, input.initialised, input.paused);
-        add(&mut entries, before, cluster, Arc::clone(&input.labels), input.owner.clone(), gate, credential);
+        // One that belongs to an earlier `Cluster` of this name leads to the earlier cluster.
+        let secret = secrets.remove(&cluster).filter(|secret| !secret.is_of_another(&input.owner));
+        let entry = ClusterEntry {
+            name: cluster,
+            labels: Arc::clone(&input.labels),
+            owner: input.owner.clone(),
+            created: input.created,
+            gate: gate(input.deleting, input.initialised, input.paused),
+            secret: secret.map(|secret| Arc::clone(&secret.owner.name)),
+            credential: secret.map_or(Credential::Missing, |secret| secret.credential.clone()),
+            previous: None,
+        };
+        add(&mut entries, before, entry);
     }
     // What is left has no `Cluster`. Cluster API's own Secrets outlive theirs for a moment and are no cluster of their own.
     for (cluster, secret) in secrets.into_iter().filter(|(_, secret)| secret.labelled) {
-        let gate = gate(secret.deleting, true, secret.paused);
-        add(&mut entries, before, cluster, Arc::clone(&secret.labels), secret.owner.clone(), gate, secret.credential.clone());
+        let entry = ClusterEntry {
+            name: cluster,
+            labels: Arc::clone(&secret.labels),
+            owner: secret.owner.clone(),
+            created: secret.created,
+            gate: gate(secret.deleting, true, secret.paused),
+            secret: Some(Arc::clone(&secret.owner.name)),
+            credential: secret.credential.clone(),
+            previous: None,
+        };
+        add(&mut entries, before, entry);
     }
 
     let named = policies.iter().map(|(name, live)| (PolicyName::from(name), &live.input));
@@ -109,18 +143,10 @@ fn gate(deleting: bool, initialised: bool, paused: bool) -> Gate {
     }
 }
 
-fn add(
-    entries: &mut BTreeMap<ClusterName, Arc<ClusterEntry>>,
-    before: &FleetView,
-    name: ClusterName,
-    labels: Arc<BTreeMap<String, String>>,
-    owner: OwnerRef,
-    gate: Gate,
-    credential: Credential,
-) {
+fn add(entries: &mut BTreeMap<ClusterName, Arc<ClusterEntry>>, before: &FleetView, mut entry: ClusterEntry) {
     // A cluster that was made anew under its old name has nothing to do with the old one's credentials.
-    let old = before.clusters.get(&name).filter(|old| old.owner.uid == owner.uid);
-    let previous = match (&credential, old) {
+    let old = before.clusters.get(&entry.name).filter(|old| old.owner.uid == entry.owner.uid);
+    entry.previous = match (&entry.credential, old) {
         (Credential::Missing, Some(old)) => match &old.credential {
             Credential::Ready(kubeconfig) => Some(Arc::clone(kubeconfig)),
             Credential::Missing => old.previous.clone(),
@@ -128,7 +154,7 @@ fn add(
         },
         _ => None,
     };
-    let entry = ClusterEntry { name: name.clone(), labels, owner, gate, credential, previous };
+    let name = entry.name.clone();
     let entry = old.filter(|old| ***old == entry).map_or_else(|| Arc::new(entry), Arc::clone);
     entries.insert(name, entry);
 }

@@ -11,6 +11,7 @@ mod capi;
 mod collect;
 mod entry;
 mod fold;
+mod reread;
 mod secret;
 #[cfg(test)]
 mod tests;
@@ -20,4 +21,5 @@ mod wire;
 pub use collect::{ObjectName, Objects};
 pub use entry::{ClusterEntry, ClusterName, Credential, FleetView, Gate, OwnerRef};
 pub use fold::{ClusterInput, Inputs, SecretInput, fold};
+pub use reread::KubeconfigReader;
 pub use watch::{FleetReceivers, FleetWatch, LivePolicies, LivePolicy, Options};

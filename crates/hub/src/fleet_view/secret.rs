@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use holdfast_api::CLUSTER_NAME_LABEL;
 use holdfast_fleet::kubeconfig::{self, KubeconfigSecret, ServerPolicy};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use sha2::{Digest, Sha256};
 
 use super::{ClusterName, Credential, OwnerRef, SecretInput, wire::SecretObject};
-use crate::management::slim::PAUSED_ANNOTATION;
+use crate::management::slim::{self, PAUSED_ANNOTATION};
 
 /// What the fleet view keeps of a Secret; `None` where it holds no kubeconfig. The data is dropped either way.
 pub fn reduce(secret: SecretObject, before: Option<&SecretInput>, policy: &ServerPolicy) -> Option<SecretInput> {
@@ -31,6 +32,8 @@ pub fn reduce(secret: SecretObject, before: Option<&SecretInput>, policy: &Serve
             name: Arc::from(name),
             uid: Arc::from(secret.uid().unwrap_or_default()),
         },
+        created: slim::created(&secret.metadata),
+        made_for: secret.owner_references().iter().find(|owner| is_cluster(owner)).map(|owner| Arc::from(owner.uid.as_str())),
         labelled: identity.labelled,
         paused: secret.annotations().contains_key(PAUSED_ANNOTATION),
         deleting: secret.metadata.deletion_timestamp.is_some(),
@@ -38,6 +41,10 @@ pub fn reduce(secret: SecretObject, before: Option<&SecretInput>, policy: &Serve
         digest,
         credential,
     })
+}
+
+fn is_cluster(owner: &OwnerReference) -> bool {
+    owner.kind == "Cluster" && owner.api_version.split_once('/').is_some_and(|(group, _)| group == super::capi::GROUP)
 }
 
 fn parse(bytes: &[u8], policy: &ServerPolicy) -> Credential {

@@ -67,6 +67,7 @@ impl ClusterObject {
                 name: Arc::from(self.name_any()),
                 uid: Arc::from(self.uid().unwrap_or_default()),
             },
+            created: slim::created(&self.metadata),
             paused: self.spec.as_ref().is_some_and(|spec| spec.paused == Some(true)) || self.annotations().contains_key(PAUSED_ANNOTATION),
             initialised: self.status.as_ref().is_some_and(ClusterStatus::initialised),
             deleting: self.metadata.deletion_timestamp.is_some(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 
@@ -20,6 +21,7 @@ struct SlimMeta {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
 }
 
@@ -36,9 +38,15 @@ pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
         labels: meta.labels,
         annotations: meta.annotations.map(|all| all.into_iter().filter(|(key, _)| key == PAUSED_ANNOTATION).collect()),
         owner_references: meta.owner_references,
+        creation_timestamp: meta.creation_timestamp,
         deletion_timestamp: meta.deletion_timestamp,
         ..ObjectMeta::default()
     })
+}
+
+/// Since when an object exists. Every stored object says it; one that does not is the youngest of all.
+pub fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |time| time.0)
 }
 
 /// Lets a slim type with a field `metadata` be listed and watched under the name of the full one.

@@ -27,7 +27,9 @@ fn cluster(namespace: &str, labels: &[(&str, &str)]) -> ClusterEntry {
         name: ClusterName::new(namespace, "c1"),
         labels: Arc::new(labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
         owner: OwnerRef { api_version: "v1".into(), kind: "Secret".into(), name: "c1".into(), uid: "u".into() },
+        created: jiff::Timestamp::UNIX_EPOCH,
         gate: Gate::Open,
+        secret: None,
         credential: Credential::Missing,
         previous: None,
     }

@@ -154,6 +154,12 @@ impl Desk {
         self.live.get(&key.object_name())?.content.status.clone().map(Arc::new)
     }
 
+    /// The same where the report has this owner.
+    pub fn stored_of(&self, key: &ReportKey, owner: &OwnerRef) -> Option<Arc<DriftReportStatus>> {
+        let content = &self.live.get(&key.object_name())?.content;
+        content.owners.iter().any(|uid| **uid == *owner.uid).then(|| content.status.clone().map(Arc::new))?
+    }
+
     /// The UID of a stored report.
     pub fn uid(&self, key: &ReportKey) -> Option<String> {
         self.live.get(&key.object_name()).map(|live| live.uid.clone())

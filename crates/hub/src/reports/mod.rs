@@ -85,6 +85,11 @@ impl Reports {
         self.shared.desk.lock().stored(key)
     }
 
+    /// The same where the report belongs to this owner: one of an earlier cluster of the same name tells nothing about this one.
+    pub fn stored_of(&self, key: &ReportKey, owner: &OwnerRef) -> Option<Arc<DriftReportStatus>> {
+        self.shared.desk.lock().stored_of(key, owner)
+    }
+
     /// The reports of a cluster that exist or are wanted, so that those of sources that are gone can be retired.
     pub fn known(&self, cluster: &ClusterName) -> Vec<ReportKey> {
         self.shared.desk.lock().known(cluster)

@@ -41,7 +41,9 @@ fn fleet(clusters: &[&str]) -> Arc<FleetView> {
             name: name.clone(),
             labels: Arc::default(),
             owner: owner(),
+            created: jiff::Timestamp::UNIX_EPOCH,
             gate: Gate::Open,
+            secret: None,
             credential: Credential::Missing,
             previous: None,
         };

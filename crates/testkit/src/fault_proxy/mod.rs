@@ -101,7 +101,7 @@ impl FaultProxy {
             let config = client_config(&self.shared.roots, Some(identity))?;
             self.shared.identities.lock().insert(certificate.to_vec(), config);
         }
-        Ok(access.at(&self.url))
+        Ok(access.clone().at(&self.url))
     }
 
     /// Like [`ControlPlane::kubeconfig`], through the proxy.
