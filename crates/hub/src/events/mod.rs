@@ -5,7 +5,6 @@
 //! an Event is a hint, the report is the truth. Notes name paths and managers, never values.
 
 mod gather;
-mod note;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -19,6 +18,7 @@ use crate::{
     fleet_view::OwnerRef,
     metrics::Metrics,
     reports::{ReportKey, Reports},
+    text::cut,
 };
 
 pub use writer::EventWriter;
@@ -26,6 +26,9 @@ pub use writer::EventWriter;
 /// Happenings that wait for the writer. At a few hundred bytes each this is a tenth of a megabyte, and more than one second of the
 /// busiest hub.
 const QUEUE: usize = 1024;
+
+/// Longest note the API server takes, in bytes.
+const NOTE: usize = 1024;
 
 /// Why there is an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,7 +130,8 @@ impl Events {
 
     /// Hands in what happened. Dropped and counted where the writer does not keep up.
     pub fn emit(&self, mut happening: Happening) {
-        happening.note = note::fit(&happening.note);
+        happening.note = cut(&happening.note, NOTE);
+        happening.object = happening.object.map(|object| cut(&object, NOTE));
         if self.queue.try_send(happening).is_err() {
             self.metrics.event_dropped();
         }

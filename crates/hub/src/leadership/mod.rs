@@ -11,7 +11,9 @@
 //! - others take the Lease when it did not change for [`LASTS`], measured on their own clocks: a difference between two machines'
 //!   clocks shortens nothing.
 //!
-//! [`LASTS`] is longer than the other two together. Every change of the Lease names the version it was decided on, so of several hubs
+//! [`LASTS`] is longer than the other two together. What a process was just handing to the network when it was stopped may leave when it
+//! wakes, and nothing can keep it back; it names the version of the object that it was decided on, or creates what exists by then, so it
+//! is refused if the other hub wrote in between. Every change of the Lease names the version it was decided on, so of several hubs
 //! that take it at once one succeeds.
 
 mod keeper;

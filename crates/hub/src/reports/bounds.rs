@@ -226,7 +226,7 @@ mod tests {
         }
         let fitted = fit(wanted);
         assert_eq!(fitted.findings[0].count, 0);
-        assert_eq!(fitted.corrections.last().unwrap().time.as_second(), MAX_CORRECTIONS as i64 - 1);
+        assert_eq!(usize::try_from(fitted.corrections.last().unwrap().time.as_second()).unwrap(), MAX_CORRECTIONS - 1);
         assert!(fitted.corrections.is_sorted_by_key(|correction| correction.time));
     }
 

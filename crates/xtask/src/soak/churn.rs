@@ -27,8 +27,10 @@ const BEAT: Duration = Duration::from_millis(250);
 const FLOOR: u32 = 4;
 /// See [`FLOOR`].
 const FLOOR_WINDOW: Duration = Duration::from_mins(10);
-/// How long a hanging server hangs: longer than a ping waits for its answer, so that connections break.
+/// How long a hanging server hangs: calls wait …
 const HANG: Duration = Duration::from_secs(5);
+/// … and each third time they are given up, which makes the cluster count as unreachable.
+const LONG_HANG: Duration = Duration::from_secs(18);
 /// What the hub needs at least to see and to say what happened.
 const SETTLE: Duration = Duration::from_secs(3);
 
@@ -71,7 +73,7 @@ impl<'a> Churn<'a> {
         self.edit_for(pause).await?;
         self.rotate(site, round).await?;
         self.edit_for(pause).await?;
-        self.hang(site).await?;
+        self.hang(site, if round % 3 == 1 { LONG_HANG } else { HANG }).await?;
         self.edit_for(pause).await?;
         self.leave_and_return(site).await?;
         self.edit_for(end.saturating_duration_since(Instant::now())).await
@@ -128,10 +130,10 @@ impl<'a> Churn<'a> {
         Ok(())
     }
 
-    async fn hang(&self, site: usize) -> Result<()> {
+    async fn hang(&self, site: usize, time: Duration) -> Result<()> {
         let Some(Site { plane, .. }) = self.sites.get(site) else { return Ok(()) };
         plane.freeze()?;
-        sleep(HANG).await;
+        sleep(time).await;
         plane.thaw()
     }
 
