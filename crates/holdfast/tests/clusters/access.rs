@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{bail, ensure};
+use holdfast_fleet::clock::{Clock, SystemClock};
 use holdfast_testkit::{Authority, Target, status_code};
 use kube::Client;
 use serde_json::{Value, json};
@@ -89,13 +90,13 @@ async fn an_expired_client_certificate_is_called_by_its_name() {
     let (workload, mgmt) = planes().await;
     let mut world = World::empty(workload, mgmt, namespace).await;
     let site = Site::install(&world, workload, 3).await;
+    let now = SystemTime::from(SystemClock.now());
     let until = |ends: SystemTime| workload.access_until("hub-expired", &["system:masters"], ends).unwrap();
-    let soon = SystemTime::now() + Duration::from_secs(10);
-    let access = until(soon);
+    let access = until(now + Duration::from_secs(10));
     let client = access.client().unwrap();
     add_cluster(&world, "c", workload, &access.kubeconfig()).await;
     // One that had ended before anybody looked.
-    add_cluster(&world, "late", workload, &until(SystemTime::now() - Duration::from_hours(1)).kubeconfig()).await;
+    add_cluster(&world, "late", workload, &until(now - Duration::from_hours(1)).kubeconfig()).await;
     world.policy("Correct", json!({})).await;
     world.start_hub(&[]);
     wait_web_in_sync(&world, "c").await;
@@ -157,11 +158,11 @@ async fn allow(world: &World, user: &str, resources: &[&str]) {
         rule("apiextensions.k8s.io", json!(["customresourcedefinitions"]), read),
     ]);
     let kind = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": format!("{namespace}-{user}")}});
-    let (mut role, mut binding) = (kind("ClusterRole"), kind("ClusterRoleBinding"));
-    role["rules"] = rules;
-    binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role["metadata"]["name"]});
+    let (mut granted, mut binding) = (kind("ClusterRole"), kind("ClusterRoleBinding"));
+    granted["rules"] = rules;
+    binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": granted["metadata"]["name"]});
     binding["subjects"] = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]);
-    world.workload.apply_yaml("testkit", &format!("{role}\n---\n{binding}")).await.unwrap();
+    world.workload.apply_yaml("testkit", &format!("{granted}\n---\n{binding}")).await.unwrap();
 }
 
 #[tokio::test]

@@ -38,7 +38,7 @@ async fn wait_lonely_gone(world: &World) {
         .await;
 }
 
-/// The ClusterRole of the release `roles`, which a hub creates only where it saw it.
+/// The `ClusterRole` of the release `roles`, which a hub creates only where it saw it.
 fn role(world: &World) -> Value {
     let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": world.namespace}, "rules": rules})
@@ -147,13 +147,13 @@ async fn a_cluster_object_that_is_made_anew_starts_anew() {
         cluster["metadata"]["uid"].as_str().unwrap().to_owned()
     };
     let owner = anew(world.workload).await;
-    let owned = |report: &Value, owner: &str| report["metadata"]["ownerReferences"][0]["uid"] == *owner;
+    let belongs_to = |report: &Value, owner: &str| report["metadata"]["ownerReferences"][0]["uid"] == *owner;
     let is_new = async |owner: &str| {
         world
             .wait("reports of the new object", async || {
                 let web = crate::site::web_report(&world, "c").await?;
                 let cluster = cluster_report(&world, "c").await?;
-                ensure!(owned(&web, owner) && owned(&cluster, owner), "{} {}", web["metadata"], cluster["metadata"]);
+                ensure!(belongs_to(&web, owner) && belongs_to(&cluster, owner), "{} {}", web["metadata"], cluster["metadata"]);
                 Ok(())
             })
             .await;

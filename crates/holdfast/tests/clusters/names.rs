@@ -1,6 +1,7 @@
 //! Two names of one workload cluster: both say so, only the older one writes.
 
 use anyhow::ensure;
+use holdfast_fleet::clock::{Clock, SystemClock};
 use holdfast_testkit::Audit;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ async fn two_names(world: &World) {
     let created: Timestamp = created["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
     world
         .wait("the next second", async || {
-            ensure!(Timestamp::now().as_second() > created.as_second(), "not yet");
+            ensure!(SystemClock.now().as_second() > created.as_second(), "not yet");
             Ok(())
         })
         .await;

@@ -25,6 +25,7 @@ pub struct Relay {
 
 impl Relay {
     /// A relay to a control plane.
+    #[expect(clippy::disallowed_methods, reason = "its tasks end with the runtime of the test")]
     pub async fn to(plane: &ControlPlane) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

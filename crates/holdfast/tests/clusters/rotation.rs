@@ -20,17 +20,14 @@ fn no_audits() -> Value {
 
 /// Makes service accounts that may do everything.
 pub async fn service_accounts(plane: &ControlPlane, namespace: &str, names: impl Iterator<Item = String>) {
-    let mut text = json!({
+    let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": namespace},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": format!("system:serviceaccounts:{namespace}")}],
-    })
-    .to_string();
-    for name in names {
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}});
-        text += &format!("\n---\n{account}");
-    }
-    plane.apply_yaml("testkit", &text).await.unwrap();
+    });
+    let account = |name| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}});
+    let objects: Vec<String> = names.map(account).chain([binding]).map(|object| object.to_string()).collect();
+    plane.apply_yaml("testkit", &objects.join("\n---\n")).await.unwrap();
 }
 
 /// Waits until the hub's log says something for the nth time.

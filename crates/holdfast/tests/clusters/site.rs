@@ -36,11 +36,11 @@ impl Site {
         Self::install_saying(world, plane, count, "blue").await
     }
 
-    /// The same with another word.
-    pub async fn install_saying(world: &World, plane: &'static ControlPlane, count: u32, word: &str) -> Self {
+    /// The same with another color.
+    pub async fn install_saying(world: &World, plane: &'static ControlPlane, count: u32, color: &str) -> Self {
         plane.namespace(&world.namespace).await.unwrap();
         let release = Release { plane, ..Release::new(world, "web", Style::ClientSide) };
-        let objects: Vec<Value> = (0..count).map(|number| configmap(&world.namespace, &format!("c{number}"), "color", word)).collect();
+        let objects: Vec<Value> = (0..count).map(|number| configmap(&world.namespace, &format!("c{number}"), "color", color)).collect();
         release.install(&objects).await;
         let kubectl = plane.writer("kubectl-edit").unwrap();
         Self { plane, namespace: world.namespace.clone(), kubectl, next: AtomicU32::new(0), count }
@@ -55,9 +55,9 @@ impl Site {
         target
     }
 
-    /// Waits until an object says a word.
-    pub async fn wait_says(&self, world: &World, target: &Target, word: &str) {
-        wait_live(world, &self.kubectl, target, "/data/color", &json!(word)).await;
+    /// Waits until an object says a color.
+    pub async fn wait_says(&self, world: &World, target: &Target, color: &str) {
+        wait_live(world, &self.kubectl, target, "/data/color", &json!(color)).await;
     }
 
     /// Edits an object and waits until it was put back.

@@ -95,6 +95,29 @@ struct Before {
     statuses: BTreeMap<ReportKey, DriftReportStatus>,
 }
 
+/// Credentials that were read past the watch, and those that the watch showed then.
+#[derive(Default)]
+struct Reread(Option<(Fingerprint, Arc<Kubeconfig>)>);
+
+impl Reread {
+    /// What to connect with where the watch shows this.
+    fn instead_of(&self, shown: &Arc<Kubeconfig>) -> Arc<Kubeconfig> {
+        let read = self.0.as_ref().filter(|(instead_of, _)| *instead_of == shown.fingerprint());
+        Arc::clone(read.map_or(shown, |(_, read)| read))
+    }
+
+    /// Looks, once, whether the Secret holds others already than these, which the server refused.
+    async fn look(&mut self, shared: &Shared, entry: &ClusterEntry, shown: &Arc<Kubeconfig>) -> bool {
+        if self.0.as_ref().is_some_and(|(instead_of, _)| *instead_of == shown.fingerprint()) {
+            return false;
+        }
+        let read = shared.kubeconfigs.read(entry).await.unwrap_or_else(|| Arc::clone(shown));
+        let is_other = read.fingerprint() != shown.fingerprint();
+        self.0 = Some((shown.fingerprint(), read));
+        is_other
+    }
+}
+
 /// Looks after one cluster until it leaves the fleet, or until `stop` is cancelled: then what was begun is finished.
 pub async fn run(
     shared: Arc<Shared>,
@@ -107,7 +130,7 @@ pub async fn run(
     let mut backoff = Backoff::new(BackoffPolicy::WATCH);
     let mut rejected: Option<Rejection> = None;
     let mut before = Before::default();
-    let mut newer: Option<(Fingerprint, Arc<Kubeconfig>)> = None;
+    let mut reread = Reread::default();
     say_connecting(&shared, &fleet.borrow(), &name);
     while !stop.is_cancelled() {
         let view = Arc::clone(&fleet.borrow_and_update());
@@ -121,22 +144,17 @@ pub async fn run(
         match admission(&entry) {
             Ok(shown) => {
                 rejected = None;
-                let read = newer.as_ref().filter(|(instead_of, _)| *instead_of == shown.fingerprint()).map(|(_, read)| Arc::clone(read));
-                let kubeconfig = read.clone().unwrap_or_else(|| Arc::clone(&shown));
+                let kubeconfig = reread.instead_of(&shown);
                 match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
                     Err(reason) => {
                         shared.identities.tried(&name);
                         let explained = explained(reason, &kubeconfig, shared.clock.now());
                         say(&shared, &entry, &Standing::unreachable(explained), &before);
-                        // The watch may not have shown yet what replaced these credentials. Looked up once for each.
-                        if refuses_credentials(reason) && read.is_none() {
-                            let current = shared.kubeconfigs.read(&entry).await;
-                            let current = current.unwrap_or_else(|| Arc::clone(&shown));
-                            let is_other = current.fingerprint() != shown.fingerprint();
-                            newer = Some((shown.fingerprint(), current));
-                            if is_other {
-                                continue;
-                            }
+                        let looked_up = refuses_credentials(reason).then(|| reread.look(&shared, &entry, &shown));
+                        if let Some(newer) = looked_up
+                            && stop.run_until_cancelled(newer).await == Some(true)
+                        {
+                            continue;
                         }
                         // Cancel-safe: a timer and a watch channel.
                         tokio::select! {
