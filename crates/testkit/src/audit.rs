@@ -59,6 +59,8 @@ pub struct Call {
     pub code: Option<u16>,
     /// When it arrived.
     pub time: Timestamp,
+    /// When it was answered in full, unless it is still under way. What it changed was visible by then.
+    pub ended: Option<Timestamp>,
 }
 
 impl Call {
@@ -101,12 +103,13 @@ impl Audit {
         for line in log.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let line: Line = serde_json::from_str(line).context("a line of the audit log")?;
             let code = line.response_status.as_ref().map(|status| status.code);
+            let ended = line.stage_timestamp.filter(|_| line.stage == Stage::ResponseComplete);
             if line.stage == Stage::RequestReceived {
                 arrived.insert(line.audit_id.clone(), calls.len());
                 calls.push(line.into_call());
             } else if let Some(call) = arrived.get(&line.audit_id).and_then(|index| calls.get_mut(*index)) {
                 // The object's name and such may be known only at the end.
-                *call = Call { code, ..line.into_call() };
+                *call = Call { code, ended, ..line.into_call() };
             }
         }
         let pending = calls.iter().any(|call| call.code.is_none() && call.verb != "watch");
@@ -232,6 +235,7 @@ struct Line {
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
     request_received_timestamp: Timestamp,
+    stage_timestamp: Option<Timestamp>,
 }
 
 #[derive(Deserialize)]
@@ -270,6 +274,7 @@ impl Line {
             name: object.name,
             code: None,
             time: self.request_received_timestamp,
+            ended: None,
         }
     }
 }

@@ -50,6 +50,14 @@ pub fn secret_of_bytes(release: &str, namespace: &str, revision: u32, status: &s
     })
 }
 
+/// The ConfigMap in which Helm's other driver (`HELM_DRIVER=configmap`) keeps the record of such a Secret.
+pub fn configmap_of(secret: &Value) -> Result<Value> {
+    let encoded = secret.pointer("/data/release").and_then(Value::as_str).context("a release Secret without data")?;
+    let text = String::from_utf8(BASE64_STANDARD.decode(encoded)?)?;
+    let metadata = secret.get("metadata").context("a release Secret without metadata")?;
+    Ok(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"release": text}}))
+}
+
 /// Encodes a record as Helm does: JSON, gzip, base64.
 pub fn encode(record: &Value) -> Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
@@ -58,15 +66,17 @@ pub fn encode(record: &Value) -> Result<Vec<u8>> {
 }
 
 impl ControlPlane {
-    /// Creates the Secret of a revision, or replaces it, as the Helms' record driver would.
-    pub async fn put_release(&self, secret: &Value) -> Result<Value> {
-        let field = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str).context("a release Secret without a name");
-        let target = Target::secret(field("/metadata/namespace")?, field("/metadata/name")?);
+    /// Creates the Secret or ConfigMap of a revision, or replaces it, as the Helms' record drivers would.
+    pub async fn put_release(&self, record: &Value) -> Result<Value> {
+        let field = |pointer: &str| record.pointer(pointer).and_then(Value::as_str).context("a release record without a name");
+        let (namespace, name) = (field("/metadata/namespace")?, field("/metadata/name")?);
+        let is_secret = record.get("kind").is_some_and(|kind| kind == "Secret");
+        let target = if is_secret { Target::secret(namespace, name) } else { Target::configmap(namespace, name) };
         let helm = self.writer("Helm")?;
         if helm.find(&target).await?.is_none() {
-            return helm.create(&target, secret).await;
+            return helm.create(&target, record).await;
         }
-        helm.update(&target, |live| merge(live, secret)).await
+        helm.update(&target, |live| merge(live, record)).await
     }
 }
 

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use super::{
     context::{Context, Examined, Leave, Written},
     guarded::Guarded,
-    records::{FenceQuestion, RECORD_FIELDS, RECORD_LABELS},
+    records::{FenceQuestion, RECORD_LABELS, record_fields, record_place},
     refusal::refusal,
     sight::{self, Sight},
     source::Learnt,
@@ -545,12 +545,12 @@ fn learnt(entries: &[manager::Entry], context: &Context) -> Option<Learnt> {
 impl Examiner {
     /// One consistent list of the release's records, metadata only, right before a write.
     async fn fence(&self, question: &FenceQuestion) -> Fence {
-        let Ok(secrets) = Endpoint::new("", "v1", "secrets").and_then(|secrets| secrets.in_namespace(&question.namespace)) else {
+        let Ok(records) = record_place(question.store).and_then(|place| place.in_namespace(&question.namespace)) else {
             return Fence::Unknown;
         };
         let labels = format!("{RECORD_LABELS},name={}", question.name);
-        let query = ListQuery { labels, fields: RECORD_FIELDS.to_owned(), consistent: true, ..ListQuery::default() };
-        match self.client.list(&secrets, Shape::Metadata, &query).await {
+        let query = ListQuery { labels, fields: record_fields(question.store).to_owned(), consistent: true, ..ListQuery::default() };
+        match self.client.list(&records, Shape::Metadata, &query).await {
             Ok(answer) => question.answer(answer.bytes()),
             Err(_) => Fence::Unknown,
         }

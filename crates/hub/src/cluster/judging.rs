@@ -72,6 +72,7 @@ impl Actor {
             trusted: known.guard.trust,
             also_declared_by: None,
             fence: Some(FenceQuestion {
+                store: revision.meta.store,
                 namespace: release.namespace.clone(),
                 name: release.name.clone(),
                 judged: revision.judged.clone(),

@@ -6,7 +6,7 @@
 //!   `following` (the management cluster and the connection), `remembering` (what outlives the process) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
-//! - `book`, `claims`, `credentials`, `health`, `loads`, `memory`, `scalers`, `queue`, `source` are plain values with rules.
+//! - `book`, `claims`, `credentials`, `health`, `loads`, `memory`, `pending`, `scalers`, `queue`, `source` are plain values with rules.
 
 pub mod actor;
 mod audit;
@@ -23,6 +23,7 @@ pub mod inquiry;
 mod judging;
 mod loads;
 mod memory;
+pub mod pending;
 mod permits;
 mod publishing;
 mod queue;

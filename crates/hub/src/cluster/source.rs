@@ -208,7 +208,7 @@ impl Guardianship {
         match &self.phase {
             Phase::Desired(revision) => Some(revision),
             Phase::Failed { deployed, .. } => deployed.as_ref(),
-            Phase::Held { .. } | Phase::Gone(_) => None,
+            Phase::Pending(_) | Phase::Held { .. } | Phase::Gone(_) => None,
         }
     }
 
@@ -491,20 +491,24 @@ impl Guardianship {
     }
 
     fn conditions(&self, contact: &Contact, summary: &Summary, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
-        let (truth, reason, message) = self.in_sync(contact, summary, findings);
-        let ready = self.loaded.is_some() && self.load_error.is_none();
-        vec![
-            Condition::new(
-                "Ready",
-                if ready { Truth::True } else { Truth::False },
-                if ready { "Guarded" } else { "NotLoaded" },
-                if ready { "the release is guarded" } else { "the release record has not been read" },
-                now,
-            ),
-            Condition::new("InSync", truth, &reason, message, now),
-            reachable(contact, now),
-            fresh(contact, now),
-        ]
+        let (truth, reason, message) = self.in_sync(contact, summary, findings, now);
+        vec![self.ready(now), Condition::new("InSync", truth, &reason, message, now), reachable(contact, now), fresh(contact, now)]
+    }
+
+    fn ready(&self, now: Timestamp) -> Condition {
+        if self.loaded.is_none() || self.load_error.is_some() {
+            return Condition::new("Ready", Truth::False, "NotLoaded", "the release record has not been read", now);
+        }
+        match self.judgeable() {
+            Some(revision) if revision.deployed > 1 => {
+                let message = format!(
+                    "the release is guarded; {} of its revisions are marked deployed, the highest counts as it does for Helm",
+                    revision.deployed
+                );
+                Condition::new("Ready", Truth::True, "SeveralDeployed", message, now)
+            }
+            _ => Condition::new("Ready", Truth::True, "Guarded", "the release is guarded", now),
+        }
     }
 
     fn all_as_declared(&self, summary: &Summary) -> String {
@@ -515,7 +519,7 @@ impl Guardianship {
         }
     }
 
-    fn in_sync(&self, contact: &Contact, summary: &Summary, findings: &[Finding]) -> (Truth, String, String) {
+    fn in_sync(&self, contact: &Contact, summary: &Summary, findings: &[Finding], now: Timestamp) -> (Truth, String, String) {
         let unknown = |reason: &str, message: String| (Truth::Unknown, reason.to_owned(), message);
         if let Some(reason) = contact.unreachable {
             return unknown("ClusterUnreachable", format!("the cluster cannot be reached: {reason}"));
@@ -524,6 +528,7 @@ impl Guardianship {
             return unknown("Stale", "no watch and no audit backs the last verdict".to_owned());
         }
         match &self.phase {
+            Phase::Pending(pending) => return unknown(pending.reason(now), pending.message(now)),
             Phase::Held { reason, message } => return unknown(reason, message.clone()),
             Phase::Gone(true) => return unknown("ReleaseUninstalled", "the release was uninstalled".to_owned()),
             Phase::Gone(false) => {
