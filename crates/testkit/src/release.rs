@@ -4,7 +4,10 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use base64::{Engine, prelude::BASE64_STANDARD};
-use flate2::{Compression, write::GzEncoder};
+use flate2::{
+    Compression,
+    write::{DeflateEncoder, GzEncoder},
+};
 use serde_json::{Value, json};
 
 use crate::{control_plane::ControlPlane, target::Target};
@@ -60,9 +63,27 @@ pub fn configmap_of(secret: &Value) -> Result<Value> {
 
 /// Encodes a record as Helm does: JSON, gzip, base64.
 pub fn encode(record: &Value) -> Result<Vec<u8>> {
+    Ok(BASE64_STANDARD.encode(gzip(&serde_json::to_vec(record)?)?).into_bytes())
+}
+
+/// Compresses as Helm does.
+pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    gzip.write_all(&serde_json::to_vec(record)?).context("compressing")?;
-    Ok(BASE64_STANDARD.encode(gzip.finish().context("compressing")?).into_bytes())
+    gzip.write_all(bytes).context("compressing")?;
+    gzip.finish().context("compressing")
+}
+
+/// Compressed data that grows to this many MiB of blanks: a thousandth of that as stored. Its checksum is wrong, which shows only to
+/// whoever reads it to its end.
+pub fn bomb(mib: usize) -> Result<Vec<u8>> {
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::best());
+    deflate.write_all(&vec![b' '; 1 << 20]).context("compressing")?;
+    // Ends on a byte, so that the piece can be repeated.
+    deflate.flush().context("compressing")?;
+    let piece = deflate.get_ref();
+    let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    let last_block_and_trailer = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    Ok([&header[..], &piece.repeat(mib), &last_block_and_trailer].concat())
 }
 
 impl ControlPlane {
