@@ -8,6 +8,7 @@ mod broken;
 #[allow(dead_code, reason = "the safety tests use all of it")]
 #[path = "../safety/fixture.rs"]
 mod fixture;
+mod states;
 mod stuck;
 #[path = "../support/mod.rs"]
 mod support;

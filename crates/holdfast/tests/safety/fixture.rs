@@ -151,9 +151,14 @@ pub struct Marker {
 impl Marker {
     /// Installs the release `marker`.
     pub async fn install(world: &World) -> Self {
-        let release = Release::new(world, "marker", Style::ClientSide);
-        release.install(&[configmap(&world.namespace, "marker", "at", "rest")]).await;
-        Self { target: Target::configmap(&world.namespace, "marker"), edits: std::cell::Cell::new(0) }
+        Self::named(world, "marker").await
+    }
+
+    /// Installs such a release under another name.
+    pub async fn named(world: &World, name: &str) -> Self {
+        let release = Release::new(world, name, Style::ClientSide);
+        release.install(&[configmap(&world.namespace, name, "at", "rest")]).await;
+        Self { target: Target::configmap(&world.namespace, name), edits: std::cell::Cell::new(0) }
     }
 
     /// Edits the marker and waits until the hub put it back. Never the same value twice, and never often enough to be contested.
