@@ -150,6 +150,8 @@ pub struct Case<'a> {
     pub vouched: bool,
     /// The release may create cluster-scoped objects, RBAC objects and objects of other namespaces.
     pub trusted: bool,
+    /// The release record is a ConfigMap, which more people may write than may write Secrets or workloads.
+    pub kept_in_configmap: bool,
     /// Another source that declares the same object.
     pub also_declared_by: Option<&'a str>,
     /// The time of the decision.
@@ -165,12 +167,13 @@ impl Case<'_> {
 
     /// Whether the release's word alone suffices for this object. A record is a claim, not authority, since tenants can write Secrets:
     /// what lies beyond the release's own namespace or grants rights needs the policy's trust, or a sign that the release itself wrote it.
+    /// So does everything but ConfigMaps where the record is one: nobody gets more than whoever wrote it could write anyway.
     pub fn takes_the_records_word(&self) -> bool {
         let key = &self.desired.key;
         let own_namespace = self.desired.release.as_ref().map(|release| release.namespace.as_str());
         let is_harmless =
             key.gvk.group != "rbac.authorization.k8s.io" && key.namespace.is_some() && key.namespace.as_deref() == own_namespace;
-        self.trusted || is_harmless
+        self.trusted || (is_harmless && (!self.kept_in_configmap || key.gvk.is("", "ConfigMap")))
     }
 
     /// Under which manager the release writes this object. Somebody else's entry counts as the release's own only where

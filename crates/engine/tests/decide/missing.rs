@@ -90,6 +90,20 @@ fn a_forged_record_creates_nothing_beyond_its_namespace() {
     assert!(world.judged().1.is_none(), "a plain manifest vouches for nothing");
 }
 
+/// Whoever may write ConfigMaps gets no more by a record in one.
+#[test]
+fn a_record_in_a_configmap_creates_nothing_but_configmaps() {
+    for (manifest, may) in [(config_map(), true), (deployment(), false), (named("v1", "Secret", Some("t")), false)] {
+        let mut world = gone(&manifest, Update);
+        (world.seen, world.kept_in_configmap) = (false, true);
+        assert_eq!(world.judged().1.is_some(), may, "{manifest}");
+        world.seen = true;
+        assert!(world.judged().1.is_some(), "{manifest}: it was there before");
+        (world.seen, world.trusted) = (false, true);
+        assert!(world.judged().1.is_some(), "{manifest}: the policy vouches for the release");
+    }
+}
+
 #[test]
 fn what_ran_once_is_not_run_again() {
     for (api_version, kind) in [("batch/v1", "Job"), ("v1", "Pod")] {

@@ -136,6 +136,7 @@ fn with_case<T>(world: &World, live: &Value, then: impl FnOnce(&Case<'_>) -> T) 
         seen: true,
         vouched: true,
         trusted: false,
+        kept_in_configmap: false,
         also_declared_by: None,
         now: world.now,
     })
@@ -311,6 +312,7 @@ proptest! {
             seen: facts.seen,
             vouched: true,
             trusted: facts.trusted,
+            kept_in_configmap: false,
             also_declared_by: facts.also.then_some("other"),
             now: world.now,
         };

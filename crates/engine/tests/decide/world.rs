@@ -51,6 +51,7 @@ pub struct World {
     pub seen: bool,
     pub vouched: bool,
     pub trusted: bool,
+    pub kept_in_configmap: bool,
     pub also: Option<String>,
     pub now: Timestamp,
     /// Admission on every write.
@@ -104,6 +105,7 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         seen: true,
         vouched: true,
         trusted: false,
+        kept_in_configmap: false,
         also: None,
         now: at("2026-01-02T00:00:01Z"),
         webhook: |_| {},
@@ -308,6 +310,7 @@ impl<'a> Play<'a> {
             seen: world.seen,
             vouched: world.vouched,
             trusted: world.trusted,
+            kept_in_configmap: world.kept_in_configmap,
             also_declared_by: world.also.as_deref(),
             now: world.now,
         })

@@ -13,6 +13,7 @@ mod drifts;
 mod fixture;
 mod rounds;
 mod states;
+mod stores;
 mod stuck;
 #[path = "../support/mod.rs"]
 mod support;

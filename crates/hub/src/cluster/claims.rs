@@ -20,20 +20,23 @@ pub struct Claims {
 struct Claim {
     record: RecordMeta,
     objects: Vec<StateId>,
+    /// Some of its kinds were not served.
     incomplete: bool,
+    /// Other kinds are served by now: it counts until it is read again.
+    outdated: bool,
 }
 
 impl Claims {
     /// Whether this record's claims are known.
     pub fn knows(&self, release: &ReleaseName, record: &RecordMeta) -> bool {
-        self.releases.get(release).is_some_and(|claims| claims.iter().any(|claim| same_record(&claim.record, record)))
+        self.releases.get(release).is_some_and(|claims| claims.iter().any(|claim| !claim.outdated && same_record(&claim.record, record)))
     }
 
     /// Takes in what a record declares; `incomplete` where some of its kinds are not served. Answers with objects whose claimants changed.
     pub fn put(&mut self, release: &ReleaseName, record: RecordMeta, objects: Vec<StateId>, incomplete: bool) -> Vec<StateId> {
         self.change(release, |claims| {
             claims.retain(|claim| claim.record.uid != record.uid);
-            claims.push(Claim { record, objects, incomplete });
+            claims.push(Claim { record, objects, incomplete, outdated: false });
         })
     }
 
@@ -51,10 +54,22 @@ impl Claims {
         self.change(release, Vec::clear)
     }
 
-    /// Releases whose records are to be read again when other kinds are served.
-    pub fn incomplete(&self) -> Vec<ReleaseName> {
-        let incomplete = |claims: &Vec<Claim>| claims.iter().any(|claim| claim.incomplete);
-        self.releases.iter().filter(|(_, claims)| incomplete(claims)).map(|(release, _)| release.clone()).collect()
+    /// Other kinds are served: what could not be read of some records may be readable now. Answers with the releases to read again.
+    pub fn outdate(&mut self) -> Vec<ReleaseName> {
+        let mut outdated = Vec::new();
+        for (release, claims) in &mut self.releases {
+            for claim in claims.iter_mut().filter(|claim| claim.incomplete) {
+                claim.outdated = true;
+                outdated.push(release.clone());
+            }
+        }
+        outdated.dedup();
+        outdated
+    }
+
+    /// Whether a release declares an object.
+    pub fn declares(&self, release: &ReleaseName, id: StateId) -> bool {
+        self.owners.get(&id) == Some(release) || self.contested.get(&id).is_some_and(|claimants| claimants.contains(release))
     }
 
     fn change(&mut self, release: &ReleaseName, change: impl FnOnce(&mut Vec<Claim>)) -> Vec<StateId> {
@@ -181,10 +196,14 @@ mod tests {
         assert_eq!(claims.put(&release("b"), record(2), vec![id("of-b"), id("shared")], true), [id("shared")]);
         assert_eq!(claims.others(id("shared"), &release("a")), [&release("b")]);
         assert!(claims.others(id("of-b"), &release("b")).is_empty(), "two revisions of one release are no conflict");
-        assert_eq!(claims.incomplete(), [release("b")]);
+        assert_eq!(claims.outdate(), [release("b")]);
+        assert!(claims.knows(&release("b"), &record(1)) && !claims.knows(&release("b"), &record(2)), "to be read again");
+        assert_eq!(claims.others(id("shared"), &release("a")), [&release("b")], "it counts until then");
+        assert!(claims.declares(&release("b"), id("shared")) && claims.declares(&release("a"), id("own")));
+        assert!(!claims.declares(&release("b"), id("own")));
         assert!(claims.keep(&release("b"), &[record(1), record(2)]).is_empty());
         assert_eq!(claims.keep(&release("b"), &[record(1)]), [id("shared")], "it was given up");
-        assert!(claims.others(id("shared"), &release("a")).is_empty() && claims.incomplete().is_empty());
+        assert!(claims.others(id("shared"), &release("a")).is_empty() && claims.outdate().is_empty());
         assert_eq!(claims.put(&release("c"), record(1), vec![id("of-b")], false), [id("of-b")], "the first revision still claims it");
         let record_again = RecordMeta { status: Status::Failed, ..record(1) };
         assert_eq!(claims.put(&release("c"), record_again, vec![], false), [id("of-b")], "one record counts once");

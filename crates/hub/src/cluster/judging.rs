@@ -41,6 +41,10 @@ impl Actor {
         let echo = self.echoes.remove(&due.id);
         let slot = self.objects.get(&due.id)?;
         let (release, guarded) = slot.claimants.first().cloned()?;
+        if !self.claims.others(due.id, &release).is_empty() {
+            self.judge_conflict(due.id);
+            return None;
+        }
         let known = self.releases.get(&release)?;
         let Some(revision) = known.judgeable() else {
             self.skipped.insert(due.id);
@@ -51,10 +55,6 @@ impl Actor {
             self.skipped.insert(due.id);
             return None;
         };
-        if !self.claims.others(due.id, &release).is_empty() {
-            self.judge_conflict(due.id);
-            return None;
-        }
         let mut state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(guarded.hash));
         if self.afresh.contains(&due.id) {
             state.in_sync = None;

@@ -33,7 +33,7 @@ impl Actor {
         let guard = self.policies.decide(&self.entry, &release.namespace, &release.name);
         if let Phase::Gone(_) = phase {
             let changed = self.claims.remove(release);
-            self.claims_changed(changed);
+            self.claims_changed(release, &changed);
             self.loads.forget(release);
         }
         match guard {
@@ -121,7 +121,7 @@ impl Actor {
             let is_clear = !matches!(self.book.phase(release), Phase::Held { reason: "RecordInvalid", .. });
             if is_clear && in_force.iter().all(|record| self.claims.knows(release, record)) {
                 let changed = self.claims.keep(release, &in_force);
-                self.claims_changed(changed);
+                self.claims_changed(release, &changed);
             }
             self.permits_due = true;
         } else if self.loads.want(release) {
@@ -147,7 +147,7 @@ impl Actor {
                     (None, Some(begun)) if meta.status.is_pending() => self.begins(release, meta, begun),
                     (None, _) => {}
                 }
-                self.claims_changed(changed);
+                self.claims_changed(release, &changed);
                 self.want_record(release);
             }
             Err(error) => self.not_loaded(release, meta, error, judged.is_some()),
@@ -297,14 +297,20 @@ impl Actor {
         self.retries.remove(&id);
     }
 
-    /// Other releases claim these objects now.
-    fn claims_changed(&mut self, ids: Vec<StateId>) {
+    /// Claims of a release on these objects, of which others claim some as well, came or went.
+    fn claims_changed(&mut self, release: &ReleaseName, ids: &[StateId]) {
         if ids.is_empty() {
             return;
         }
         self.rules_moved();
         let now = Instant::now();
-        for id in ids {
+        for id in ids.iter().copied() {
+            // It is reported on for as long as nobody else has it.
+            let is_left_to_others =
+                !self.claims.declares(release, id) && self.objects.get(&id).is_some_and(|slot| slot.claimants.len() > 1);
+            if is_left_to_others {
+                self.drop_object(id, release);
+            }
             if self.objects.contains_key(&id) {
                 self.queue.push(id, now, now);
             }
@@ -397,9 +403,7 @@ impl Actor {
     /// Kinds came or went.
     pub(super) fn rediscovered(&mut self, catalog: Arc<Catalog>) {
         self.catalog = catalog;
-        for release in self.claims.incomplete() {
-            let changed = self.claims.remove(&release);
-            self.claims_changed(changed);
+        for release in self.claims.outdate() {
             self.want_record(&release);
         }
         let now = Instant::now();
