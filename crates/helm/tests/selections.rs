@@ -126,9 +126,12 @@ fn fence_towards_the_last_deployed() {
     assert_eq!(Judged::of(&select(&history(&[(1, PendingInstall)]))), None);
 }
 
+/// A history, and the revisions in force.
+type InForce<'a> = (&'a str, &'a [(u64, Status)], &'a [u64]);
+
 #[test]
 fn what_may_stand_on_the_cluster() {
-    let table: &[(&str, &[(u64, Status)], &[u64])] = &[
+    let table: &[InForce<'_>] = &[
         ("none", &[], &[]),
         ("deployed", &[(1, Superseded), (2, Deployed)], &[2]),
         ("several deployed", &[(1, Deployed), (2, Deployed)], &[2]),

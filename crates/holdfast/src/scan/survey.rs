@@ -10,7 +10,10 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use holdfast_api::report::{DriftReportStatus, SourceKind, Verdict};
-use holdfast_engine::{case::Permit, manager::Writer};
+use holdfast_engine::{
+    case::{Permit, Word},
+    manager::Writer,
+};
 use holdfast_fleet::{
     call::ApiClient,
     clock::{Clock, SystemClock},
@@ -208,7 +211,7 @@ impl Survey {
             prefer,
             deployed_at,
             scaler: scalers.of(&guarded.key).cloned(),
-            trusted: false,
+            word: Word::OwnNamespace,
             also_declared_by: claims.others(StateId::of(CLUSTER, &guarded.key), release).first().map(|other| format!("release {other}")),
             fence: None,
             leave: None,

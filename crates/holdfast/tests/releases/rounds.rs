@@ -96,7 +96,7 @@ async fn drift(somebody: &Writer, namespace: &str, edits: &mut u32) {
         _ = somebody.merge_patch(target, &patch).await;
         tokio::time::sleep(BETWEEN_EDITS).await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The guarded release and its twin.
@@ -141,12 +141,11 @@ impl Rounds {
             let result = self.helm.run(self.world.workload, &all).await;
             assert_eq!(result.is_ok(), command.succeeds, "{:?} in {namespace}: {result:?}", command.words);
         }
-        let is_record =
-            |call: &Call| call.resource == "secrets" && call.name.starts_with("sh.helm.release.v1.web.") || call.verb == "create";
-        let records = self.world.workload.audit_since(mark).await.unwrap().writes().of_resource("secrets");
-        let records = records.in_namespace(&self.world.namespace).filter(|call| call.user.starts_with("helm") && is_record(call));
-        let first = records.iter().filter_map(|call| call.ended).min().expect("a record was written");
-        let last = records.iter().map(|call| call.time).max().expect("a record was written");
+        let is_record = |call: &Call| call.user.starts_with("helm") && call.name.starts_with("sh.helm.release.v1.web.");
+        let writes = self.world.workload.audit_since(mark).await.unwrap().writes();
+        let records = writes.of_resource("secrets").in_namespace(&self.world.namespace).filter(is_record);
+        let first = records.iter().filter_map(|call| call.ended).min().unwrap();
+        let last = records.iter().map(|call| call.time).max().unwrap();
         let since = *self.since.get_or_insert(first);
         if command.succeeds && command.words[0] != "uninstall" {
             self.hands_off.push((since, last));
@@ -208,8 +207,8 @@ impl Rounds {
             let reads = hub.gets().filter(|call| same_object(call, write));
             let read = last_before(&reads, write.time);
             let read = read.unwrap_or_else(|| panic!("{} {} without a read", write.verb, write.uri));
-            let fenced = fences.iter().any(|fence| read.time <= fence.time && fence.time < *from);
-            assert!(fenced, "began at {} although a record of {from} was there: {} {}\n{calls}", write.time, write.verb, write.uri);
+            let in_time = fences.iter().any(|fence| read.time <= fence.time && fence.time < *from);
+            assert!(in_time, "began at {} although a record of {from} was there: {} {}\n{calls}", write.time, write.verb, write.uri);
             let helms = calls.filter(|call| call.user.starts_with("helm") && same_object(call, write)).writes();
             let overwritten = helms.iter().find(|helm| helm.ended.is_some_and(|ended| read.time < ended && ended < write.time));
             if let (Some(helm), true) = (overwritten, write.code.is_some_and(|code| code < 300)) {

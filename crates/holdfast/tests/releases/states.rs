@@ -275,14 +275,15 @@ async fn other_helms(life: &Life, upgrades: &[(Helm, &[&str])]) {
     life.corrects_to("blue").await;
 }
 
+/// A release, its records, what is told, and the revision that counts.
+type Row<'a> = (&'a str, &'a [&'a str], &'a str, Option<u64>);
+
 /// Histories that no Helm leaves, or only for a moment.
 #[tokio::test]
 async fn histories_made_by_hand() {
     let namespace = "histories";
     let mut world = World::new(namespace).await;
     let marker = Marker::install(&world).await;
-    // A release's records, what is told, and the revision that counts.
-    type Row<'a> = (&'a str, &'a [&'a str], &'a str, Option<u64>);
     let rows: [Row<'_>; 9] = [
         ("superseded-only", &["superseded", "superseded"], "ReleasePending", None),
         ("unknown", &["deployed", "unknown"], "RecordInvalid", None),

@@ -24,7 +24,6 @@ use holdfast_fleet::{
     clock::Clock,
     meta::Meta,
 };
-use holdfast_helm::Store;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -250,8 +249,7 @@ impl Inquiry<'_> {
             deployed_at: context.deployed_at,
             seen: self.state.seen,
             vouched: self.state.vouched,
-            trusted: context.trusted,
-            kept_in_configmap: context.fence.as_ref().is_some_and(|question| question.store == Store::ConfigMaps),
+            word: context.word,
             also_declared_by: context.also_declared_by.as_deref(),
             now: self.examiner.clock.now(),
         })
