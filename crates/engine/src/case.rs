@@ -108,6 +108,18 @@ pub enum Permit {
     Write,
 }
 
+/// What a release may bring about on its word alone, where nobody has seen it write the object. A record is a claim, not authority:
+/// whoever wrote it should get no more by it than could be had without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Everything: the policy trusts the release.
+    Trusted,
+    /// What lies in the release's own namespace and grants no rights: the record is a Secret, which tenants can write.
+    OwnNamespace,
+    /// ConfigMaps of its own namespace: the record is one, which more people can write than Secrets or workloads.
+    ConfigMaps,
+}
+
 /// One object, as known so far. Built anew for each decision; [`crate::decide::decide`] answers with the next step.
 pub struct Case<'a> {
     /// The declared object.
@@ -148,8 +160,8 @@ pub struct Case<'a> {
     pub seen: bool,
     /// The object was once as declared by this very revision of it: the release has really written it.
     pub vouched: bool,
-    /// The release may create cluster-scoped objects, RBAC objects and objects of other namespaces.
-    pub trusted: bool,
+    /// How far the release's word goes.
+    pub word: Word,
     /// Another source that declares the same object.
     pub also_declared_by: Option<&'a str>,
     /// The time of the decision.
@@ -163,14 +175,17 @@ impl Case<'_> {
         self.desired.release.as_ref().is_none_or(|release| release.owns(live) || (self.seen && !release.is_owned_by_another(live)))
     }
 
-    /// Whether the release's word alone suffices for this object. A record is a claim, not authority, since tenants can write Secrets:
-    /// what lies beyond the release's own namespace or grants rights needs the policy's trust, or a sign that the release itself wrote it.
+    /// Whether the release's word alone suffices for this object. What goes beyond it needs a sign that the release itself wrote it.
     pub fn takes_the_records_word(&self) -> bool {
         let key = &self.desired.key;
         let own_namespace = self.desired.release.as_ref().map(|release| release.namespace.as_str());
         let is_harmless =
             key.gvk.group != "rbac.authorization.k8s.io" && key.namespace.is_some() && key.namespace.as_deref() == own_namespace;
-        self.trusted || is_harmless
+        match self.word {
+            Word::Trusted => true,
+            Word::OwnNamespace => is_harmless,
+            Word::ConfigMaps => is_harmless && key.gvk.is("", "ConfigMap"),
+        }
     }
 
     /// Under which manager the release writes this object. Somebody else's entry counts as the release's own only where

@@ -6,7 +6,7 @@ use holdfast_api::report::Reason;
 use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     assess::assess,
-    case::{Baseline, Case, Desired, Permit},
+    case::{Baseline, Case, Desired, Permit, Word},
     decide::{self, Step},
     manager::{Operation, Writer},
     normalise::{Release, normalise},
@@ -56,7 +56,7 @@ fn no_debug_output_of_any_stage_holds_a_value() {
             deployed_at: None,
             seen: true,
             vouched: true,
-            trusted: false,
+            word: Word::OwnNamespace,
             also_declared_by: None,
             now: jiff::Timestamp::UNIX_EPOCH,
         };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use jiff::Timestamp;
 use thiserror::Error;
 
-/// Start of every record's Secret name; the release name, `.v` and the revision follow.
+/// Start of every record's object name; the release name, `.v` and the revision follow.
 const NAME_PREFIX: &str = "sh.helm.release.v1.";
 
 /// Status of a revision, as Helm writes it in the label and the body.
@@ -75,28 +75,60 @@ impl fmt::Display for Status {
     }
 }
 
-/// Metadata of a Secret, as a metadata-only list or watch gives it.
+/// Kind of object that Helm keeps records in (`HELM_DRIVER`). Other drivers keep them where no API server shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Store {
+    /// Secrets, Helm's default.
+    Secrets,
+    /// ConfigMaps.
+    ConfigMaps,
+}
+
+impl Store {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Secrets, Self::ConfigMaps];
+
+    /// The plural, as in URLs and in sentences.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::Secrets => "secrets",
+            Self::ConfigMaps => "configmaps",
+        }
+    }
+
+    /// Whether an object of this kind that carries Helm's labels is a record at all. Secrets of records have a type of their own, by
+    /// which they are selected; of ConfigMaps only the name tells.
+    pub fn holds(self, name: &str) -> bool {
+        self == Self::Secrets || name.starts_with(NAME_PREFIX)
+    }
+}
+
+/// Metadata of a record's object, as a metadata-only list or watch gives it.
 #[derive(Clone, Copy, Debug)]
-pub struct SecretMeta<'a> {
-    /// Name of the Secret.
+pub struct StoredMeta<'a> {
+    /// What kind of object it is.
+    pub store: Store,
+    /// Name of the object.
     pub name: &'a str,
-    /// Namespace of the Secret, which is the release's.
+    /// Namespace of the object, which is the release's.
     pub namespace: &'a str,
-    /// UID of the Secret.
+    /// UID of the object.
     pub uid: &'a str,
-    /// Resource version of the Secret.
+    /// Resource version of the object.
     pub resource_version: &'a str,
     /// `metadata.creationTimestamp`, by the API server's clock.
     pub created: Option<Timestamp>,
-    /// Labels of the Secret.
+    /// Labels of the object.
     pub labels: &'a BTreeMap<String, String>,
 }
 
 /// One revision of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordMeta {
-    /// Name of the Secret.
-    pub secret_name: String,
+    /// Kind of object the record is kept in.
+    pub store: Store,
+    /// Name of that object.
+    pub stored_name: String,
     /// Release name.
     pub name: String,
     /// Release namespace.
@@ -105,27 +137,27 @@ pub struct RecordMeta {
     pub version: u64,
     /// Status of the revision.
     pub status: Status,
-    /// UID of the Secret: a purged and re-created record has another.
+    /// UID of the object: a purged and re-created record has another.
     pub uid: String,
-    /// Resource version of the Secret.
+    /// Resource version of the object.
     pub resource_version: String,
-    /// When the Secret was created, by the API server's clock.
+    /// When the object was created, by the API server's clock.
     pub created: Option<Timestamp>,
     /// The label `modifiedAt`, by the clock of whoever ran Helm; for people only, Helm copies it between revisions.
     pub modified: Option<Timestamp>,
 }
 
-/// A Secret that looks like a release record but cannot be one.
+/// An object that looks like a release record but cannot be one.
 ///
 /// It may stand for the newest revision, so a release that has one is not judged from its other records.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{error}")]
 pub struct InvalidMeta {
-    /// Name of the Secret.
-    pub secret_name: String,
-    /// Namespace of the Secret.
+    /// Name of the object.
+    pub stored_name: String,
+    /// Namespace of the object.
     pub namespace: String,
-    /// Release it seems to belong to: the label, else what the Secret is called.
+    /// Release it seems to belong to: the label, else what the object is called.
     pub release: Option<String>,
     /// What is odd.
     pub error: MetaError,
@@ -146,8 +178,8 @@ pub enum MetaError {
     /// The label `status` is missing or none of Helm's.
     #[error("the record's label `status` is not one of Helm's")]
     BadStatus,
-    /// The Secret is called otherwise than its labels say.
-    #[error("the record's labels do not match the Secret's name")]
+    /// The object is called otherwise than its labels say.
+    #[error("the record's labels do not match its object's name")]
     NameMismatch,
 }
 
@@ -165,42 +197,43 @@ impl MetaError {
 }
 
 impl RecordMeta {
-    /// Reads a Secret's labels and checks them against its name.
-    pub fn parse(secret: &SecretMeta<'_>) -> Result<Self, InvalidMeta> {
-        Self::read(secret).map_err(|error| InvalidMeta {
-            secret_name: secret.name.to_owned(),
-            namespace: secret.namespace.to_owned(),
-            release: label(secret, "name").or_else(|| release_of(secret.name)).map(str::to_owned),
+    /// Reads an object's labels and checks them against its name.
+    pub fn parse(stored: &StoredMeta<'_>) -> Result<Self, InvalidMeta> {
+        Self::read(stored).map_err(|error| InvalidMeta {
+            stored_name: stored.name.to_owned(),
+            namespace: stored.namespace.to_owned(),
+            release: label(stored, "name").or_else(|| release_of(stored.name)).map(str::to_owned),
             error,
         })
     }
 
-    fn read(secret: &SecretMeta<'_>) -> Result<Self, MetaError> {
-        if label(secret, "owner") != Some("helm") {
+    fn read(stored: &StoredMeta<'_>) -> Result<Self, MetaError> {
+        if label(stored, "owner") != Some("helm") {
             return Err(MetaError::NotHelm);
         }
-        let name = label(secret, "name").ok_or(MetaError::BadName)?;
-        let version = label(secret, "version").and_then(revision).ok_or(MetaError::BadVersion)?;
-        let status = label(secret, "status").and_then(Status::parse).ok_or(MetaError::BadStatus)?;
-        if secret.name != format!("{NAME_PREFIX}{name}.v{version}") {
+        let name = label(stored, "name").ok_or(MetaError::BadName)?;
+        let version = label(stored, "version").and_then(revision).ok_or(MetaError::BadVersion)?;
+        let status = label(stored, "status").and_then(Status::parse).ok_or(MetaError::BadStatus)?;
+        if stored.name != format!("{NAME_PREFIX}{name}.v{version}") {
             return Err(MetaError::NameMismatch);
         }
         Ok(Self {
-            secret_name: secret.name.to_owned(),
+            store: stored.store,
+            stored_name: stored.name.to_owned(),
             name: name.to_owned(),
-            namespace: secret.namespace.to_owned(),
+            namespace: stored.namespace.to_owned(),
             version,
             status,
-            uid: secret.uid.to_owned(),
-            resource_version: secret.resource_version.to_owned(),
-            created: secret.created,
-            modified: label(secret, "modifiedAt").and_then(|text| text.parse().ok()).and_then(|secs| Timestamp::from_second(secs).ok()),
+            uid: stored.uid.to_owned(),
+            resource_version: stored.resource_version.to_owned(),
+            created: stored.created,
+            modified: label(stored, "modifiedAt").and_then(|text| text.parse().ok()).and_then(|secs| Timestamp::from_second(secs).ok()),
         })
     }
 }
 
-fn label<'a>(secret: &SecretMeta<'a>, key: &str) -> Option<&'a str> {
-    secret.labels.get(key).map(String::as_str).filter(|value| !value.is_empty())
+fn label<'a>(stored: &StoredMeta<'a>, key: &str) -> Option<&'a str> {
+    stored.labels.get(key).map(String::as_str).filter(|value| !value.is_empty())
 }
 
 /// A revision as Helm prints it: no sign, no leading zero.
@@ -208,18 +241,19 @@ fn revision(text: &str) -> Option<u64> {
     text.parse().ok().filter(|version: &u64| *version > 0 && version.to_string() == text)
 }
 
-fn release_of(secret_name: &str) -> Option<&str> {
-    secret_name.strip_prefix(NAME_PREFIX)?.rsplit_once(".v").map(|(name, _)| name).filter(|name| !name.is_empty())
+fn release_of(stored_name: &str) -> Option<&str> {
+    stored_name.strip_prefix(NAME_PREFIX)?.rsplit_once(".v").map(|(name, _)| name).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(secret_name: &str, labels: &[(&str, &str)]) -> Result<RecordMeta, InvalidMeta> {
+    fn parse(stored_name: &str, labels: &[(&str, &str)]) -> Result<RecordMeta, InvalidMeta> {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        RecordMeta::parse(&SecretMeta {
-            name: secret_name,
+        RecordMeta::parse(&StoredMeta {
+            store: Store::Secrets,
+            name: stored_name,
             namespace: "t",
             uid: "u",
             resource_version: "7",

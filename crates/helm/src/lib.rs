@@ -1,11 +1,11 @@
 //! Helm release records to desired objects.
 //!
-//! A release record is a Secret on the workload cluster: labels say which release, revision and status, the data
+//! A release record is a Secret (or a ConfigMap) on the workload cluster: labels say which release, revision and status, the data
 //! holds the rendered manifest. The way through this crate:
 //!
 //! 1. [`RecordMeta::parse`] reads the labels of every record, [`select`] says which revision of a release is desired, if
 //!    any, and [`fence`] whether that still holds right before a write;
-//! 2. [`decode`] decodes that one Secret's data, with a cap on every stage, and [`Record::confirm`] checks it against the
+//! 2. [`decode`] decodes that one object's data, with a cap on every stage, and [`Record::confirm`] checks it against the
 //!    labels;
 //! 3. [`documents`] splits its manifest and reads the YAML to the values Helm itself would send;
 //! 4. [`objects`] flattens Lists, settles namespaces and names each object.
@@ -26,7 +26,7 @@ mod yaml;
 
 pub use crate::{
     documents::{Document, Documents, documents},
-    history::{InvalidMeta, MetaError, RecordMeta, SecretMeta, Status},
+    history::{InvalidMeta, MetaError, RecordMeta, Status, Store, StoredMeta},
     limits::Limits,
     objects::{Cause, Named, Objects, Problem, ReleaseObject, objects},
     record::{ApplyMethod, Chart, Record, RecordError, decode},

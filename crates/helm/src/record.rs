@@ -1,4 +1,4 @@
-//! One release record: the bytes of a Secret's `release` key, decoded.
+//! One release record: the bytes of a `release` key, decoded.
 
 use std::{fmt, io::Read};
 
@@ -121,7 +121,7 @@ impl RecordError {
     }
 }
 
-/// Decodes the value of a Secret's `release` key, the API's own base64 already removed.
+/// Decodes the value of a record's `release` key, the API's own base64 of a Secret already removed.
 ///
 /// The rest is base64 text of gzip of JSON, or of plain JSON. Only the fields of [`Record`] are kept; chart templates,
 /// values and hooks are skipped while reading.

@@ -11,6 +11,8 @@ pub struct Selection<'a> {
     pub deployed: usize,
     /// Highest revision of any status; 0 without records.
     pub newest: u64,
+    /// The highest of the deployed records.
+    highest: Option<&'a RecordMeta>,
 }
 
 /// The state of a release.
@@ -78,6 +80,23 @@ impl<'a> State<'a> {
     }
 }
 
+impl<'a> Selection<'a> {
+    /// The revisions whose objects may stand on the cluster, at most two: the last deployed one, and a newer one that did not get there
+    /// or is being removed. A release claims what they declare; of one that is uninstalled nothing is left.
+    pub fn in_force(&self) -> impl Iterator<Item = &'a RecordMeta> + use<'a> {
+        let newer = match self.state {
+            State::Absent | State::Deployed(_) | State::Uninstalled(_) => None,
+            State::Pending { pending: record, .. }
+            | State::Failed { failed: record, .. }
+            | State::Uninstalling(record)
+            | State::Between(record)
+            | State::Unclear(record) => Some(record),
+        };
+        let highest = self.highest.filter(|_| !matches!(self.state, State::Uninstalled(_)));
+        highest.into_iter().chain(newer)
+    }
+}
+
 /// Reads the records of **one** release, in any order.
 ///
 /// A pending or uninstalling record below the newest deployed one is a leftover of a killed Helm and means nothing.
@@ -111,6 +130,7 @@ pub fn select(records: &[RecordMeta]) -> Selection<'_> {
         state,
         deployed: records.iter().filter(|record| record.status == Status::Deployed).count(),
         newest: newest.map_or(0, |record| record.version),
+        highest: deployed,
     }
 }
 
@@ -119,7 +139,7 @@ pub fn select(records: &[RecordMeta]) -> Selection<'_> {
 pub struct Judged {
     /// Its revision.
     pub version: u64,
-    /// UID of its Secret.
+    /// UID of its record.
     pub uid: String,
     /// Highest revision known when judging: above `version` only where a policy corrects towards the last deployed
     /// revision although a newer one failed.
@@ -143,7 +163,7 @@ pub enum Fence {
     Newer,
     /// Helm is at work: hands off.
     Pending,
-    /// The judged record is gone, another Secret has its place, or it is no longer the deployed one.
+    /// The judged record is gone, another object has its place, or it is no longer the deployed one.
     Gone,
 }
 

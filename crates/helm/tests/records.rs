@@ -6,7 +6,7 @@ use std::io::Write;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::{Compression, write::GzEncoder};
-use holdfast_helm::{ApplyMethod, Chart, Limits, Record, RecordError, RecordMeta, SecretMeta, Status, decode};
+use holdfast_helm::{ApplyMethod, Chart, Limits, Record, RecordError, RecordMeta, Status, Store, StoredMeta, decode};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -142,7 +142,8 @@ fn a_record_is_what_its_secret_says() {
     let record = read(&stored(&body())).unwrap();
     let labels = [("owner", "helm"), ("name", "web"), ("version", "3"), ("status", "deployed")];
     let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let secret = SecretMeta {
+    let secret = StoredMeta {
+        store: Store::Secrets,
         name: "sh.helm.release.v1.web.v3",
         namespace: "shop",
         uid: "u",

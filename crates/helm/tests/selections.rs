@@ -1,12 +1,13 @@
 //! Which revision is desired, over the histories Helm leaves behind, and the fence before a write.
 
-use holdfast_helm::{Fence, Judged, RecordMeta, State, Status, fence, select};
+use holdfast_helm::{Fence, Judged, RecordMeta, State, Status, Store, fence, select};
 
 use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled, Uninstalling, Unknown};
 
 fn record(version: u64, status: Status) -> RecordMeta {
     RecordMeta {
-        secret_name: format!("sh.helm.release.v1.web.v{version}"),
+        store: Store::Secrets,
+        stored_name: format!("sh.helm.release.v1.web.v{version}"),
         name: "web".to_owned(),
         namespace: "t".to_owned(),
         version,
@@ -123,4 +124,31 @@ fn fence_towards_the_last_deployed() {
     assert_eq!(fence(&judged, &history(&[(3, Deployed), (4, Uninstalling)])), Fence::Newer);
     assert_eq!(fence(&judged, &history(&[(3, Superseded), (4, Deployed)])), Fence::Newer, "edited by hand");
     assert_eq!(Judged::of(&select(&history(&[(1, PendingInstall)]))), None);
+}
+
+/// A history, and the revisions in force.
+type InForce<'a> = (&'a str, &'a [(u64, Status)], &'a [u64]);
+
+#[test]
+fn what_may_stand_on_the_cluster() {
+    let table: &[InForce<'_>] = &[
+        ("none", &[], &[]),
+        ("deployed", &[(1, Superseded), (2, Deployed)], &[2]),
+        ("several deployed", &[(1, Deployed), (2, Deployed)], &[2]),
+        ("the first install", &[(1, PendingInstall)], &[1]),
+        ("an upgrade", &[(1, Superseded), (2, Deployed), (3, PendingUpgrade)], &[2, 3]),
+        ("a failed one", &[(2, Deployed), (3, Failed)], &[2, 3]),
+        ("nothing but failures", &[(1, Failed), (2, Failed)], &[2]),
+        ("a leftover below", &[(1, PendingUpgrade), (2, Deployed)], &[2]),
+        ("being removed", &[(2, Deployed), (3, Uninstalling)], &[2, 3]),
+        ("superseded only", &[(1, Superseded), (2, Superseded)], &[2]),
+        ("superseded above", &[(3, Deployed), (4, Superseded)], &[3, 4]),
+        ("nobody knows", &[(3, Deployed), (4, Unknown)], &[3, 4]),
+        ("uninstalled", &[(1, Superseded), (2, Uninstalled)], &[]),
+    ];
+    for (what, history_of, wanted) in table {
+        let records = history(history_of);
+        let versions: Vec<u64> = select(&records).in_force().map(|record| record.version).collect();
+        assert_eq!(versions, *wanted, "{what}");
+    }
 }

@@ -59,6 +59,8 @@ pub struct Call {
     pub code: Option<u16>,
     /// When it arrived.
     pub time: Timestamp,
+    /// When it was answered in full, unless it is still under way. What it changed was visible by then.
+    pub ended: Option<Timestamp>,
 }
 
 impl Call {
@@ -101,12 +103,13 @@ impl Audit {
         for line in log.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let line: Line = serde_json::from_str(line).context("a line of the audit log")?;
             let code = line.response_status.as_ref().map(|status| status.code);
+            let ended = line.stage_timestamp.filter(|_| line.stage == Stage::ResponseComplete);
             if line.stage == Stage::RequestReceived {
                 arrived.insert(line.audit_id.clone(), calls.len());
                 calls.push(line.into_call());
             } else if let Some(call) = arrived.get(&line.audit_id).and_then(|index| calls.get_mut(*index)) {
                 // The object's name and such may be known only at the end.
-                *call = Call { code, ..line.into_call() };
+                *call = Call { code, ended, ..line.into_call() };
             }
         }
         let pending = calls.iter().any(|call| call.code.is_none() && call.verb != "watch");
@@ -232,6 +235,7 @@ struct Line {
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
     request_received_timestamp: Timestamp,
+    stage_timestamp: Option<Timestamp>,
 }
 
 #[derive(Deserialize)]
@@ -270,6 +274,7 @@ impl Line {
             name: object.name,
             code: None,
             time: self.request_received_timestamp,
+            ended: None,
         }
     }
 }
@@ -281,10 +286,17 @@ async fn read_from(log: &Path, mark: Mark) -> Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(error).context("opening the audit log"),
     };
-    file.seek(io::SeekFrom::Start(mark.0)).await.context("reading the audit log")?;
+    // A mark may have been taken while a line was being written; that line is older than the mark.
+    file.seek(io::SeekFrom::Start(mark.0.saturating_sub(1))).await.context("reading the audit log")?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).await.context("reading the audit log")?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(if mark.0 == 0 { text } else { after_line(&text).to_owned() })
+}
+
+/// What follows the first line.
+fn after_line(text: &str) -> &str {
+    text.split_once('\n').map_or("", |(_, rest)| rest)
 }
 
 #[cfg(test)]
@@ -319,6 +331,16 @@ mod tests {
         assert!(!pending);
         assert_eq!((audit.dry_runs().len(), audit.writes().len(), audit.watches().len()), (1, 0, 1));
         assert_eq!(audit.dry_runs().iter().next().unwrap().code, Some(409));
+    }
+
+    #[tokio::test]
+    async fn a_mark_in_the_middle_of_a_line_is_after_it() {
+        let log = std::env::temp_dir().join(format!("holdfast-audit-{}", std::process::id()));
+        tokio::fs::write(&log, "one\ntwo\nthree\n").await.unwrap();
+        for (mark, rest) in [(0, "one\ntwo\nthree\n"), (2, "two\nthree\n"), (4, "two\nthree\n"), (5, "three\n"), (14, "")] {
+            assert_eq!(read_from(&log, Mark(mark)).await.unwrap(), rest, "{mark}");
+        }
+        tokio::fs::remove_file(&log).await.unwrap();
     }
 
     #[test]

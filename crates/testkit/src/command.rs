@@ -24,11 +24,11 @@ static SERIAL: AtomicU32 = AtomicU32::new(0);
 impl ControlPlane {
     /// Runs kubectl as the administrator; answers standard output, or standard error as the error.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        self.run(Program::Kubectl, args).await
+        self.run(Program::Kubectl, &[], args).await
     }
 
-    /// Runs a program with a kubeconfig, caches and homes of its own.
-    pub(crate) async fn run(&self, program: Program, args: &[&str]) -> Result<String> {
+    /// Runs a program with a kubeconfig, caches and homes of its own, and these variables beside them.
+    pub(crate) async fn run(&self, program: Program, variables: &[(&str, &str)], args: &[&str]) -> Result<String> {
         let home = self.dir().join(program.file_name());
         fs::create_dir_all(&home).with_context(|| format!("creating {}", home.display()))?;
         let kubeconfig = home.join("kubeconfig");
@@ -42,6 +42,7 @@ impl ControlPlane {
 
         let homes = ["HOME", "HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
         let mut env: Vec<(OsString, OsString)> = homes.into_iter().map(|name| (name.into(), home.clone().into())).collect();
+        env.extend(variables.iter().map(|(name, value)| (name.into(), value.into())));
         env.push(("KUBECONFIG".into(), kubeconfig.into()));
         env.extend(std::env::var_os("PATH").map(|path| ("PATH".into(), path)));
 

@@ -22,7 +22,12 @@ impl Helm {
 
     /// Runs any helm command; answers standard output, or standard error as the error.
     pub async fn run(self, plane: &ControlPlane, args: &[&str]) -> Result<String> {
-        plane.run(self.program(), args).await
+        plane.run(self.program(), &[], args).await
+    }
+
+    /// The same with its records in ConfigMaps (`HELM_DRIVER`).
+    pub async fn run_on_configmaps(self, plane: &ControlPlane, args: &[&str]) -> Result<String> {
+        plane.run(self.program(), &[("HELM_DRIVER", "configmap")], args).await
     }
 
     /// `helm install`, making the namespace if need be.

@@ -4,7 +4,10 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 use base64::{Engine, prelude::BASE64_STANDARD};
-use flate2::{Compression, write::GzEncoder};
+use flate2::{
+    Compression,
+    write::{DeflateEncoder, GzEncoder},
+};
 use serde_json::{Value, json};
 
 use crate::{control_plane::ControlPlane, target::Target};
@@ -50,23 +53,51 @@ pub fn secret_of_bytes(release: &str, namespace: &str, revision: u32, status: &s
     })
 }
 
+/// The ConfigMap in which Helm's other driver (`HELM_DRIVER=configmap`) keeps the record of such a Secret.
+pub fn configmap_of(secret: &Value) -> Result<Value> {
+    let encoded = secret.pointer("/data/release").and_then(Value::as_str).context("a release Secret without data")?;
+    let text = String::from_utf8(BASE64_STANDARD.decode(encoded)?)?;
+    let metadata = secret.get("metadata").context("a release Secret without metadata")?;
+    Ok(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"release": text}}))
+}
+
 /// Encodes a record as Helm does: JSON, gzip, base64.
 pub fn encode(record: &Value) -> Result<Vec<u8>> {
+    Ok(BASE64_STANDARD.encode(gzip(&serde_json::to_vec(record)?)?).into_bytes())
+}
+
+/// Compresses as Helm does.
+pub fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    gzip.write_all(&serde_json::to_vec(record)?).context("compressing")?;
-    Ok(BASE64_STANDARD.encode(gzip.finish().context("compressing")?).into_bytes())
+    gzip.write_all(bytes).context("compressing")?;
+    gzip.finish().context("compressing")
+}
+
+/// Compressed data that grows to this many MiB of blanks: a thousandth of that as stored. Its checksum is wrong, which shows only to
+/// whoever reads it to its end.
+pub fn bomb(mib: usize) -> Result<Vec<u8>> {
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::best());
+    deflate.write_all(&vec![b' '; 1 << 20]).context("compressing")?;
+    // Ends on a byte, so that the piece can be repeated.
+    deflate.flush().context("compressing")?;
+    let piece = deflate.get_ref();
+    let header = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    let last_block_and_trailer = [3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    Ok([&header[..], &piece.repeat(mib), &last_block_and_trailer].concat())
 }
 
 impl ControlPlane {
-    /// Creates the Secret of a revision, or replaces it, as the Helms' record driver would.
-    pub async fn put_release(&self, secret: &Value) -> Result<Value> {
-        let field = |pointer: &str| secret.pointer(pointer).and_then(Value::as_str).context("a release Secret without a name");
-        let target = Target::secret(field("/metadata/namespace")?, field("/metadata/name")?);
+    /// Creates the Secret or ConfigMap of a revision, or replaces it, as the Helms' record drivers would.
+    pub async fn put_release(&self, record: &Value) -> Result<Value> {
+        let field = |pointer: &str| record.pointer(pointer).and_then(Value::as_str).context("a release record without a name");
+        let (namespace, name) = (field("/metadata/namespace")?, field("/metadata/name")?);
+        let is_secret = record.get("kind").is_some_and(|kind| kind == "Secret");
+        let target = if is_secret { Target::secret(namespace, name) } else { Target::configmap(namespace, name) };
         let helm = self.writer("Helm")?;
         if helm.find(&target).await?.is_none() {
-            return helm.create(&target, secret).await;
+            return helm.create(&target, record).await;
         }
-        helm.update(&target, |live| merge(live, secret)).await
+        helm.update(&target, |live| merge(live, record)).await
     }
 }
 

@@ -3,7 +3,7 @@
 use holdfast_api::report::Reason;
 use holdfast_engine::{
     answer::Fence,
-    case::Permit,
+    case::{Permit, Word},
     contest::Ledger,
     manager::Operation::{Apply, Update},
     path::Path,
@@ -69,9 +69,9 @@ fn a_forged_record_creates_nothing_beyond_its_namespace() {
         world.seen = false;
         let (judgement, written) = world.judged();
         assert_eq!((judgement.reason, written), (Reason::NotOwned, None), "{manifest}");
-        world.trusted = true;
+        world.word = Word::Trusted;
         assert!(world.judged().1.is_some(), "{manifest}: the policy vouches for the release");
-        (world.trusted, world.seen) = (false, true);
+        (world.word, world.seen) = (Word::OwnNamespace, true);
         assert!(world.judged().1.is_some(), "{manifest}: it was there before");
     }
     let mut world = gone(&binding(), Update);
@@ -90,11 +90,25 @@ fn a_forged_record_creates_nothing_beyond_its_namespace() {
     assert!(world.judged().1.is_none(), "a plain manifest vouches for nothing");
 }
 
+/// Whoever may write ConfigMaps gets no more by a record in one.
+#[test]
+fn a_record_in_a_configmap_creates_nothing_but_configmaps() {
+    for (manifest, may) in [(config_map(), true), (deployment(), false), (named("v1", "Secret", Some("t")), false)] {
+        let mut world = gone(&manifest, Update);
+        (world.seen, world.word) = (false, Word::ConfigMaps);
+        assert_eq!(world.judged().1.is_some(), may, "{manifest}");
+        world.seen = true;
+        assert!(world.judged().1.is_some(), "{manifest}: it was there before");
+        (world.seen, world.word) = (false, Word::Trusted);
+        assert!(world.judged().1.is_some(), "{manifest}: the policy vouches for the release");
+    }
+}
+
 #[test]
 fn what_ran_once_is_not_run_again() {
     for (api_version, kind) in [("batch/v1", "Job"), ("v1", "Pod")] {
         let mut world = gone(&named(api_version, kind, Some("t")), Update);
-        world.trusted = true;
+        world.word = Word::Trusted;
         let (judgement, written) = world.judged();
         assert_eq!((judgement.reason, written), (Reason::RunOnce, None));
     }

@@ -4,7 +4,7 @@ use holdfast_api::report::Reason;
 use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     assess::assess,
-    case::{Baseline, Case, Permit, Scaler},
+    case::{Baseline, Case, Permit, Scaler, Word},
     collateral,
     contest::Ledger,
     decide::{Step, decide},
@@ -135,7 +135,7 @@ fn with_case<T>(world: &World, live: &Value, then: impl FnOnce(&Case<'_>) -> T) 
         deployed_at: world.deployed_at,
         seen: true,
         vouched: true,
-        trusted: false,
+        word: Word::OwnNamespace,
         also_declared_by: None,
         now: world.now,
     })
@@ -310,7 +310,7 @@ proptest! {
             deployed_at: world.deployed_at,
             seen: facts.seen,
             vouched: true,
-            trusted: facts.trusted,
+            word: if facts.trusted { Word::Trusted } else { Word::OwnNamespace },
             also_declared_by: facts.also.then_some("other"),
             now: world.now,
         };

@@ -6,7 +6,7 @@ use holdfast_api::report::{Actor, PathFinding, Reason};
 use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     canonical::Digest,
-    case::{Baseline, Case, Desired, Permit, Scaler},
+    case::{Baseline, Case, Desired, Permit, Scaler, Word},
     contest::Ledger,
     decide::{self, Judgement, Step},
     fields,
@@ -50,7 +50,7 @@ pub struct World {
     pub deployed_at: Option<Timestamp>,
     pub seen: bool,
     pub vouched: bool,
-    pub trusted: bool,
+    pub word: Word,
     pub also: Option<String>,
     pub now: Timestamp,
     /// Admission on every write.
@@ -103,7 +103,7 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         deployed_at: Some(at(DEPLOYED)),
         seen: true,
         vouched: true,
-        trusted: false,
+        word: Word::OwnNamespace,
         also: None,
         now: at("2026-01-02T00:00:01Z"),
         webhook: |_| {},
@@ -307,7 +307,7 @@ impl<'a> Play<'a> {
             deployed_at: world.deployed_at,
             seen: world.seen,
             vouched: world.vouched,
-            trusted: world.trusted,
+            word: world.word,
             also_declared_by: world.also.as_deref(),
             now: world.now,
         })

@@ -54,6 +54,9 @@ pub struct Meta<'a> {
     /// Counts changes of the spec, for the kinds that have it.
     #[serde(default)]
     pub generation: Option<i64>,
+    /// When the object was created, as the server wrote it.
+    #[serde(borrow, default, deserialize_with = "optional_text")]
+    pub creation_timestamp: Option<Cow<'a, str>>,
     /// Labels as JSON text.
     #[serde(borrow, default)]
     pub labels: Option<&'a RawValue>,
@@ -123,6 +126,11 @@ impl<'a> Meta<'a> {
             Ok(object) => Ok(object.metadata),
             Err(error) => Err(MetaError::new("object metadata", &error)),
         }
+    }
+
+    /// When the object was created, by the API server's clock; `None` when the server gave no time that can be read.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.creation_timestamp.as_deref()?.parse().ok()
     }
 
     /// The value of one label.

@@ -9,9 +9,10 @@ use holdfast_fleet::{
     discovery::{Catalog, Lookup},
     meta::{Meta, parse_list},
 };
+use holdfast_helm::Store;
 use holdfast_hub::cluster::{
     book::Book,
-    records::{RECORD_FIELDS, RECORD_LABELS, RecordSight},
+    records::{RECORD_LABELS, RecordSight, record_fields, record_place},
     scalers::{ScalerSight, Scalers},
 };
 use serde_json::value::RawValue;
@@ -45,30 +46,38 @@ pub async fn list(
 
 /// All release records.
 pub async fn book(client: &ApiClient, scope: &Scope) -> anyhow::Result<Book> {
-    let mut secrets = Endpoint::new("", "v1", "secrets")?;
-    if let Scope::Namespace(namespace) = scope {
-        secrets = secrets.in_namespace(namespace)?;
-    }
-    let query = ListQuery { labels: RECORD_LABELS.to_owned(), fields: RECORD_FIELDS.to_owned(), ..ListQuery::default() };
     let mut book = Book::default();
-    book.reset();
-    let listed = list(client, &secrets, Shape::Metadata, query, |record| {
+    for store in Store::ALL {
+        match records(client, scope, store, &mut book).await {
+            Ok(()) => {}
+            Err(CallError::Forbidden) if store == Store::ConfigMaps => {
+                eprintln!("holdfast: these credentials may not list ConfigMaps {scope}; releases that Helm keeps there are not seen");
+            }
+            Err(CallError::Forbidden) => anyhow::bail!(
+                "these credentials may not list Secrets {scope}, where Helm keeps its releases; ask for get and list on secrets, or compare \
+                 rendered manifests instead: helm template … | holdfast scan --manifest -"
+            ),
+            Err(error) => return Err(error).context("cannot list the release records"),
+        }
+        book.list_complete(store);
+    }
+    Ok(book)
+}
+
+async fn records(client: &ApiClient, scope: &Scope, store: Store, book: &mut Book) -> Result<(), CallError> {
+    let place = record_place(store).and_then(|place| match scope {
+        Scope::Namespace(namespace) => place.in_namespace(namespace),
+        Scope::Cluster => Ok(place),
+    });
+    let query = ListQuery { labels: RECORD_LABELS.to_owned(), fields: record_fields(store).to_owned(), ..ListQuery::default() };
+    list(client, &place.map_err(|_| CallError::BadPath)?, Shape::Metadata, query, |record| {
         let meta = Meta::of_object(record.get().as_bytes()).map_err(|_| CallError::BadAnswer)?;
-        book.put(RecordSight::of(&meta));
+        if let Some(sight) = RecordSight::of(store, &meta) {
+            book.put(sight);
+        }
         Ok(())
     })
-    .await;
-    match listed {
-        Ok(()) => {
-            book.list_complete();
-            Ok(book)
-        }
-        Err(CallError::Forbidden) => anyhow::bail!(
-            "these credentials may not list Secrets {scope}, where Helm keeps its releases; ask for get and list on secrets, or compare \
-             rendered manifests instead: helm template … | holdfast scan --manifest -"
-        ),
-        Err(error) => Err(error).context("cannot list the release records"),
-    }
+    .await
 }
 
 /// The autoscalers of these namespaces, or of all.

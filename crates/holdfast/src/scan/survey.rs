@@ -10,16 +10,19 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use holdfast_api::report::{DriftReportStatus, SourceKind, Verdict};
-use holdfast_engine::{case::Permit, manager::Writer};
+use holdfast_engine::{
+    case::{Permit, Word},
+    manager::Writer,
+};
 use holdfast_fleet::{
     call::ApiClient,
     clock::{Clock, SystemClock},
     discovery::{Catalog, Discovery},
 };
-use holdfast_helm::{ApplyMethod, Judged, Record, RecordMeta, Status};
+use holdfast_helm::{ApplyMethod, Judged, Record, RecordMeta, Status, Store};
 use holdfast_hub::{
     cluster::{
-        book::{Book, Phase, Revision},
+        book::{Book, Phase, Revision, same_record},
         claims::Claims,
         context::{Context as JudgeContext, Examined},
         guarded::Guarded,
@@ -110,28 +113,37 @@ impl Survey {
     }
 
     async fn subjects(&self, book: &Book, claims: &mut Claims) -> BTreeMap<ReleaseName, Subject> {
-        let loads = book.releases().map(|release| async move {
-            let guardianship = Guardianship::new(release.clone(), Arc::new(Guard::default_warn()), book.phase(release));
-            let declared = match guardianship.judgeable() {
-                Some(revision) => Some(release::load(&self.examiner.client, &self.catalog, &revision.meta).await),
-                None => None,
-            };
-            (guardianship, declared)
+        let loads = book.releases().flat_map(|release| book.in_force(release).into_iter().map(move |record| (release, record)));
+        let loads = loads.map(|(release, record)| async move {
+            let declared = release::load(&self.examiner.client, &self.catalog, &record).await;
+            (release, record, declared)
         });
         let mut loads = Box::pin(stream::iter(loads).buffer_unordered(LOADING));
-        let mut subjects = BTreeMap::new();
-        while let Some((mut guardianship, declared)) = loads.next().await {
-            let mut objects = Vec::new();
-            match (guardianship.judgeable().cloned(), declared) {
-                (Some(revision), Some(Ok(declared))) => {
+        let guard = Arc::new(Guard::default_warn());
+        let subject = |release: &ReleaseName| {
+            let guardianship = Guardianship::new(release.clone(), Arc::clone(&guard), book.phase(release));
+            (release.clone(), Subject { guardianship, objects: Vec::new() })
+        };
+        let mut subjects: BTreeMap<ReleaseName, Subject> = book.releases().map(subject).collect();
+        while let Some((release, record, declared)) = loads.next().await {
+            let Some(subject) = subjects.get_mut(release) else { continue };
+            let judged = subject.guardianship.judgeable().filter(|revision| same_record(&revision.meta, &record)).cloned();
+            match (declared, judged) {
+                (Ok(declared), judged) => {
                     let ids = declared.objects.iter().map(|object| StateId::of(CLUSTER, &object.key)).collect();
-                    claims.put(&guardianship.name, revision.clone(), ids);
-                    objects = install(&mut guardianship, revision, declared);
+                    if let Phase::Pending(pending) = &mut subject.guardianship.phase
+                        && record.status.is_pending()
+                    {
+                        pending.since = pending.since.into_iter().chain(declared.begun).min();
+                    }
+                    claims.put(release, record, ids, declared.incomplete);
+                    if let Some(revision) = judged {
+                        subject.objects = install(&mut subject.guardianship, revision, declared);
+                    }
                 }
-                (_, Some(Err(error))) => guardianship.load_error = Some(error),
-                _ => {}
+                (Err(error), Some(_)) => subject.guardianship.load_error = Some(error),
+                (Err(_), None) => {}
             }
-            subjects.insert(guardianship.name.clone(), Subject { guardianship, objects });
         }
         subjects
     }
@@ -204,7 +216,7 @@ impl Survey {
             prefer,
             deployed_at,
             scaler: scalers.of(&guarded.key).cloned(),
-            trusted: false,
+            word: Word::OwnNamespace,
             also_declared_by: claims.others(StateId::of(CLUSTER, &guarded.key), release).first().map(|other| format!("release {other}")),
             fence: None,
             leave: None,
@@ -290,7 +302,8 @@ fn install(guardianship: &mut Guardianship, revision: Revision, declared: Declar
 
 fn revision_of(record: &Record) -> Revision {
     let meta = RecordMeta {
-        secret_name: String::new(),
+        store: Store::Secrets,
+        stored_name: String::new(),
         name: record.name.clone(),
         namespace: record.namespace.clone(),
         version: record.version,
@@ -300,7 +313,12 @@ fn revision_of(record: &Record) -> Revision {
         created: None,
         modified: None,
     };
-    Revision { judged: Judged { version: record.version, uid: String::new(), newest: record.version }, meta, deployed_at: None }
+    Revision {
+        judged: Judged { version: record.version, uid: String::new(), newest: record.version },
+        meta,
+        deployed_at: None,
+        deployed: 1,
+    }
 }
 
 /// Whether anything is to be told beside "in sync".

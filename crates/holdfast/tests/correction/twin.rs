@@ -109,7 +109,7 @@ impl Twins {
 }
 
 /// The object without what differs between two objects of one declaration in two namespaces.
-fn comparable(mut object: Value, namespace: &str, helm: Helm) -> Value {
+pub fn comparable(mut object: Value, namespace: &str, helm: Helm) -> Value {
     let entries = managed_fields_without_times(&object);
     let metadata = object["metadata"].as_object_mut().unwrap();
     for own in ["creationTimestamp", "generation", "resourceVersion", "uid"] {
@@ -134,7 +134,8 @@ fn comparable(mut object: Value, namespace: &str, helm: Helm) -> Value {
     serde_json::from_str(&object.to_string().replace(&format!("\"{namespace}\""), "\"NAMESPACE\"")).unwrap()
 }
 
-fn same(what: &str, ours: &Value, theirs: &Value) -> Result<()> {
+/// Fails with every difference.
+pub fn same(what: &str, ours: &Value, theirs: &Value) -> Result<()> {
     if ours == theirs {
         return Ok(());
     }

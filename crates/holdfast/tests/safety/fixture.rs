@@ -1,6 +1,7 @@
 //! Releases deployed by hand, and questions the tests share.
 
 use anyhow::{Context, Result, bail, ensure};
+use holdfast_fleet::clock::{Clock, SystemClock};
 use holdfast_testkit::{Audit, ControlPlane, Mark, Target, Writer, management::HUB_USER, release};
 use serde_json::{Value, json};
 
@@ -63,7 +64,11 @@ impl Release {
     /// Writes the record of a revision.
     pub async fn record(&self, revision: u32, status: &str, objects: &[Value]) {
         let manifest = objects.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n---\n");
-        let extra = if self.style == Style::ServerSide { json!({"apply_method": "ssa"}) } else { json!({}) };
+        // Just now: a pending revision that began long ago is stuck.
+        let mut extra = json!({"info": {"last_deployed": SystemClock.now()}});
+        if self.style == Style::ServerSide {
+            extra["apply_method"] = json!("ssa");
+        }
         let secret = release::secret(&self.name, &self.namespace, revision, status, &manifest, &extra).unwrap();
         self.plane.put_release(&secret).await.unwrap();
     }
@@ -146,9 +151,14 @@ pub struct Marker {
 impl Marker {
     /// Installs the release `marker`.
     pub async fn install(world: &World) -> Self {
-        let release = Release::new(world, "marker", Style::ClientSide);
-        release.install(&[configmap(&world.namespace, "marker", "at", "rest")]).await;
-        Self { target: Target::configmap(&world.namespace, "marker"), edits: std::cell::Cell::new(0) }
+        Self::named(world, "marker").await
+    }
+
+    /// Installs such a release under another name.
+    pub async fn named(world: &World, name: &str) -> Self {
+        let release = Release::new(world, name, Style::ClientSide);
+        release.install(&[configmap(&world.namespace, name, "at", "rest")]).await;
+        Self { target: Target::configmap(&world.namespace, name), edits: std::cell::Cell::new(0) }
     }
 
     /// Edits the marker and waits until the hub put it back. Never the same value twice, and never often enough to be contested.

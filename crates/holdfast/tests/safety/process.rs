@@ -64,7 +64,7 @@ async fn probes_and_metrics_tell_what_happens() {
         assert!(before.contains(sample), "{sample} is not in\n{before}");
     }
     let watches = metric(&world, "holdfast_watches").await.unwrap();
-    assert!(watches >= 4, "records, autoscalers, definitions, two kinds: {watches}");
+    assert!(watches >= 5, "records in two stores, autoscalers, definitions, two kinds: {watches}");
 
     let kubectl = world.writer("kubectl-edit");
     let target = Target::deployment(namespace, "distinctive-name");

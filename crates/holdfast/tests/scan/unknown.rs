@@ -11,7 +11,7 @@ const CONFIG_MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: on
 #[tokio::test]
 async fn releases_that_cannot_be_judged() {
     for (namespace, status, manifest, told) in [
-        ("state-pending", "pending-upgrade", CONFIG_MAP, "Unknown ReleasePending"),
+        ("state-stuck", "pending-upgrade", CONFIG_MAP, "Unknown ReleaseStuck"),
         ("state-failed", "failed", CONFIG_MAP, "Unknown ReleaseFailed"),
         ("state-kind", "deployed", "apiVersion: none.example/v1\nkind: Nothing\nmetadata:\n  name: x\n", "Unknown KindNotServed"),
         ("state-yaml", "deployed", "a: [b", "Unknown ManifestInvalid"),

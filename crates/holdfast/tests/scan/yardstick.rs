@@ -42,10 +42,10 @@ async fn many_objects_take_few_calls() {
     let (code, statuses) = fixture.statuses(&["--release", "bulk"]).await;
     assert_eq!((code, statuses[0].summary.in_sync), (0, 300));
     let calls = fixture.calls().await;
-    // One question for the shape, asked by those that are judged at the same time; the record, and one list of the objects.
+    // One question for the shape, asked by those that are judged at the same time; the record; one list of the objects, one of records.
     assert!((1..=16).contains(&calls.dry_runs().len()), "{}", calls.dry_runs());
     assert_eq!(calls.gets().len(), 1, "{}", calls.gets());
-    assert_eq!(calls.of_resource("configmaps").lists().len(), 1);
+    assert_eq!(calls.of_resource("configmaps").lists().len(), 2);
 }
 
 #[tokio::test]

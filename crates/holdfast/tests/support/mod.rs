@@ -151,6 +151,13 @@ impl World {
         self.hub.as_ref().unwrap().process.id()
     }
 
+    /// The most memory the hub has held so far, in MiB.
+    pub fn hub_peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.hub_pid())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    }
+
     /// What the hub has logged so far.
     pub fn log(&self) -> String {
         let path = self.mgmt.dir().join("hubs").join(format!("{}.log", self.namespace));
@@ -273,6 +280,12 @@ pub fn reason<'a>(status: &'a Value, kind: &str) -> &'a str {
         .find(|condition| condition["type"] == kind)
         .and_then(|condition| condition["reason"].as_str())
         .unwrap_or_default()
+}
+
+/// The message of a condition.
+pub fn message<'a>(status: &'a Value, kind: &str) -> &'a str {
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.filter(|condition| condition["type"] == kind).find_map(|condition| condition["message"].as_str()).unwrap_or_default()
 }
 
 /// The finding about an object.

@@ -8,7 +8,7 @@ use std::sync::{
 use holdfast_api::report::{Actor, Outcome};
 use holdfast_engine::{
     canonical::Digest,
-    case::{Permit, Scaler},
+    case::{Permit, Scaler, Word},
     contest::Ledger,
     decide::Judgement,
     manager::{Operation, Writer},
@@ -37,8 +37,8 @@ pub struct Context {
     pub deployed_at: Option<Timestamp>,
     /// The autoscaler of the object.
     pub scaler: Option<Scaler>,
-    /// The release may create what it was never seen to own.
-    pub trusted: bool,
+    /// How far the release's word goes for what it was never seen to own.
+    pub word: Word,
     /// Another release that declares the object.
     pub also_declared_by: Option<String>,
     /// The release and the revision that is judged; without them nothing is written.

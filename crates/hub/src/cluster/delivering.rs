@@ -2,6 +2,7 @@
 
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::watch::{Delivery, Reason as WatchReason, Update};
+use holdfast_helm::Store;
 use tokio::time::Instant;
 
 use super::{
@@ -58,7 +59,7 @@ impl Actor {
             Update::Broken { reason } => {
                 if !matches!(reason, WatchReason::Ended | WatchReason::Moved | WatchReason::NotServed) {
                     self.watching.is_broken(&key, *reason, now);
-                    if matches!(watched, Watched::Records) {
+                    if matches!(watched, Watched::Records(_)) {
                         self.publish_cluster();
                     }
                 }
@@ -72,7 +73,7 @@ impl Actor {
             _ => {}
         }
         match watched {
-            Watched::Records => self.record_update(update),
+            Watched::Records(store) => self.record_update(store, update),
             Watched::Scalers => self.scaler_update(update, now),
             Watched::Definitions => {
                 if matches!(update, Update::Changed(_) | Update::Deleted(_)) {
@@ -138,10 +139,10 @@ impl Actor {
         }
     }
 
-    fn record_update(&mut self, update: Update<Sighting>) {
+    fn record_update(&mut self, store: Store, update: Update<Sighting>) {
         let touched = match update {
             Update::Reset => {
-                self.book.reset();
+                self.book.reset(store);
                 Vec::new()
             }
             Update::Listed(Sighting::Record(sight)) => {
@@ -151,8 +152,10 @@ impl Actor {
             Update::Changed(Sighting::Record(sight)) => self.book.put(*sight).into_iter().collect(),
             Update::Deleted(Sighting::Record(sight)) => self.book.remove(&sight).into_iter().collect(),
             Update::ListComplete => {
-                let touched = self.book.list_complete();
-                self.review_known_reports();
+                let touched = self.book.list_complete(store);
+                if self.book.complete {
+                    self.review_known_reports();
+                }
                 touched
             }
             _ => Vec::new(),

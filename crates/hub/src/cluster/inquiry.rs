@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     context::{Context, Examined, Leave, Written},
     guarded::Guarded,
-    records::{FenceQuestion, RECORD_FIELDS, RECORD_LABELS},
+    records::{FenceQuestion, RECORD_LABELS, record_fields, record_place},
     refusal::refusal,
     sight::{self, Sight},
     source::Learnt,
@@ -257,7 +257,7 @@ impl Inquiry<'_> {
             deployed_at: context.deployed_at,
             seen: self.state.seen,
             vouched: self.state.vouched,
-            trusted: context.trusted,
+            word: context.word,
             also_declared_by: context.also_declared_by.as_deref(),
             now: self.examiner.clock.now(),
         })
@@ -559,12 +559,12 @@ fn learnt(entries: &[manager::Entry], context: &Context) -> Option<Learnt> {
 impl Examiner {
     /// One consistent list of the release's records, metadata only, right before a write.
     async fn fence(&self, question: &FenceQuestion) -> Fence {
-        let Ok(secrets) = Endpoint::new("", "v1", "secrets").and_then(|secrets| secrets.in_namespace(&question.namespace)) else {
+        let Ok(records) = record_place(question.store).and_then(|place| place.in_namespace(&question.namespace)) else {
             return Fence::Unknown;
         };
         let labels = format!("{RECORD_LABELS},name={}", question.name);
-        let query = ListQuery { labels, fields: RECORD_FIELDS.to_owned(), consistent: true, ..ListQuery::default() };
-        match self.client.list(&secrets, Shape::Metadata, &query).await {
+        let query = ListQuery { labels, fields: record_fields(question.store).to_owned(), consistent: true, ..ListQuery::default() };
+        match self.client.list(&records, Shape::Metadata, &query).await {
             Ok(answer) => question.answer(answer.bytes()),
             Err(_) => Fence::Unknown,
         }

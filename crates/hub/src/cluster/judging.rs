@@ -4,9 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_api::report::{Action, CorrectionRecord, Outcome, Reason, Verdict};
 use holdfast_engine::{
+    case::Word,
     contest::Alternation,
     decide::{Judgement, self_conflict},
 };
+use holdfast_helm::Store;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -45,6 +47,10 @@ impl Actor {
         let echo = self.echoes.remove(&due.id);
         let slot = self.objects.get(&due.id)?;
         let (release, guarded) = slot.claimants.first().cloned()?;
+        if !self.claims.others(due.id, &release).is_empty() {
+            self.judge_conflict(due.id);
+            return None;
+        }
         let known = self.releases.get(&release)?;
         let Some(revision) = known.judgeable() else {
             self.skipped.insert(due.id);
@@ -55,10 +61,6 @@ impl Actor {
             self.skipped.insert(due.id);
             return None;
         };
-        if !self.claims.others(due.id, &release).is_empty() {
-            self.judge_conflict(due.id);
-            return None;
-        }
         let mut state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(guarded.hash));
         if self.afresh.contains(&due.id) {
             state.in_sync = None;
@@ -75,9 +77,10 @@ impl Actor {
             prefer: Some(loaded.prefer),
             deployed_at: loaded.revision.deployed_at,
             scaler: self.scalers.of(&guarded.key).cloned(),
-            trusted: known.guard.trust,
+            word: word_of(known, revision.meta.store),
             also_declared_by: None,
             fence: Some(FenceQuestion {
+                store: revision.meta.store,
                 namespace: release.namespace.clone(),
                 name: release.name.clone(),
                 judged: revision.judged.clone(),
@@ -353,6 +356,15 @@ impl Actor {
 /// How long a write that was tried in vain `tries` times before waits.
 pub(super) fn retry_after(tries: u32) -> Duration {
     doubling(FIRST_RETRY, tries, LAST_RETRY)
+}
+
+/// How far a release's word goes.
+fn word_of(known: &Guardianship, store: Store) -> Word {
+    match store {
+        _ if known.guard.trust => Word::Trusted,
+        Store::Secrets => Word::OwnNamespace,
+        Store::ConfigMaps => Word::ConfigMaps,
+    }
 }
 
 fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<Ignore> {

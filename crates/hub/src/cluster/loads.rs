@@ -1,7 +1,7 @@
 //! Which release records are to be read, are being read, and wait after a failure. Pure: told the time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -14,6 +14,8 @@ use super::records::ReleaseName;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Longest wait.
 const LAST_WAIT: Duration = Duration::from_mins(5);
+/// Records of one release that can be in force: two of each store.
+const IN_FORCE: usize = 4;
 
 /// The loads of one cluster.
 #[derive(Debug, Default)]
@@ -23,8 +25,8 @@ pub struct Loads {
     waiting: BTreeMap<ReleaseName, Instant>,
     /// Failures in a row.
     failures: BTreeMap<ReleaseName, u32>,
-    /// Records that cannot be used, whoever reads them again.
-    refused: BTreeMap<ReleaseName, (u64, String, String)>,
+    /// Records that cannot be used, whoever reads them again: UID and resource version, as many as a release has in force at most.
+    refused: BTreeMap<ReleaseName, VecDeque<(String, String)>>,
 }
 
 impl Loads {
@@ -64,7 +66,6 @@ impl Loads {
     /// The record was read.
     pub fn succeeded(&mut self, release: &ReleaseName) {
         self.failures.remove(release);
-        self.refused.remove(release);
     }
 
     /// The record could not be read: again after a wait. Answers whether it is the first failure in a row.
@@ -78,14 +79,17 @@ impl Loads {
     /// The record was read and cannot be used.
     pub fn refuse(&mut self, release: &ReleaseName, meta: &RecordMeta) {
         self.failures.remove(release);
-        self.refused.insert(release.clone(), (meta.version, meta.uid.clone(), meta.resource_version.clone()));
+        let refused = self.refused.entry(release.clone()).or_default();
+        refused.retain(|(uid, _)| *uid != meta.uid);
+        if refused.len() == IN_FORCE {
+            refused.pop_front();
+        }
+        refused.push_back((meta.uid.clone(), meta.resource_version.clone()));
     }
 
     /// Whether this very record was read and cannot be used.
     pub fn is_refused(&self, release: &ReleaseName, meta: &RecordMeta) -> bool {
-        self.refused
-            .get(release)
-            .is_some_and(|(version, uid, at)| *version == meta.version && *uid == meta.uid && *at == meta.resource_version)
+        self.refused.get(release).into_iter().flatten().any(|(uid, at)| *uid == meta.uid && *at == meta.resource_version)
     }
 
     /// Forgets a release that is gone.
@@ -117,7 +121,7 @@ pub fn doubling(first: Duration, tries: u32, last: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_helm::Status;
+    use holdfast_helm::{Status, Store};
 
     use super::*;
 
@@ -127,7 +131,8 @@ mod tests {
 
     fn meta(resource_version: &str) -> RecordMeta {
         RecordMeta {
-            secret_name: "v1".into(),
+            store: Store::Secrets,
+            stored_name: "v1".into(),
             name: "web".into(),
             namespace: "t".into(),
             version: 1,
@@ -167,6 +172,12 @@ mod tests {
         loads.refuse(&web(), &meta("1"));
         assert!(loads.is_refused(&web(), &meta("1")) && loads.is_settled());
         assert!(!loads.is_refused(&web(), &meta("2")), "somebody mended it in place");
+        for number in 0..IN_FORCE {
+            assert!(loads.is_refused(&web(), &meta("1")), "others beside it");
+            loads.refuse(&web(), &RecordMeta { uid: format!("u{number}"), ..meta("1") });
+        }
+        assert!(!loads.is_refused(&web(), &meta("1")), "only as many as can count");
+        loads.refuse(&web(), &meta("1"));
         loads.forget(&web());
         assert!(!loads.is_refused(&web(), &meta("1")));
     }

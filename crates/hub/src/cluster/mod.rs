@@ -7,7 +7,7 @@
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
 //! - [`identities`] decides under which of several names of one cluster is written.
-//! - `book`, `claims`, `credentials`, `health`, `loads`, `memory`, `scalers`, `queue`, `source` are plain values with rules.
+//! - `book`, `claims`, `credentials`, `health`, `loads`, `memory`, `pending`, `scalers`, `queue`, `source` are plain values with rules.
 
 pub mod actor;
 mod audit;
@@ -26,6 +26,7 @@ pub mod inquiry;
 mod judging;
 mod loads;
 mod memory;
+pub mod pending;
 mod permits;
 mod publishing;
 mod queue;

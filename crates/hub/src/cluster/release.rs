@@ -11,13 +11,20 @@ use holdfast_engine::{
     object::{Gvk, Scope},
 };
 use holdfast_fleet::{
-    call::{ApiClient, CallError, Endpoint, Shape},
+    call::{ApiClient, CallError, Shape},
     discovery::{Catalog, Lookup},
+    meta::Meta,
 };
-use holdfast_helm::{ApplyMethod, Limits, Problem, Record, RecordError, RecordMeta, decode, objects};
+use holdfast_helm::{ApplyMethod, Limits, Problem, Record, RecordError, RecordMeta, Store, decode, objects};
+use jiff::Timestamp;
 use serde::Deserialize;
+use tokio::{sync::Semaphore, task::spawn_blocking};
 
-use super::guarded::Guarded;
+use super::{
+    book::same_record,
+    guarded::Guarded,
+    records::{RecordSight, record_place},
+};
 
 /// Why a release could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +32,9 @@ pub enum LoadError {
     /// The record Secret could not be read.
     #[error("the release record could not be read: {0}")]
     Read(CallError),
+    /// It is another one by now, or in another status: what is seen of it next tells.
+    #[error("the release record changed while it was read")]
+    Overtaken,
     /// The record is not what Helm writes.
     #[error("the release record cannot be used: {0}")]
     Record(RecordError),
@@ -34,7 +44,7 @@ impl LoadError {
     /// The reason word for the `InSync` condition.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Read(_) => "Stale",
+            Self::Read(_) | Self::Overtaken => "Stale",
             Self::Record(_) => "RecordInvalid",
         }
     }
@@ -43,6 +53,8 @@ impl LoadError {
 /// What a revision of a release declares.
 #[derive(Clone, Debug)]
 pub struct Declared {
+    /// When Helm began the revision, by the clock of whoever ran it.
+    pub begun: Option<Timestamp>,
     /// How the record says it was applied.
     pub prefer: Operation,
     /// Objects that can be judged.
@@ -55,29 +67,46 @@ pub struct Declared {
     pub hash: Digest,
 }
 
-/// Reads a record and what it declares.
-pub async fn load(client: &ApiClient, catalog: &Catalog, meta: &RecordMeta) -> Result<Declared, LoadError> {
-    let secret = Endpoint::new("", "v1", "secrets")
-        .and_then(|secrets| secrets.in_namespace(&meta.namespace)?.named(&meta.secret_name))
+/// Records decoded at the same time in the whole process. Each may take tens of megabytes for a moment, whoever wrote it.
+static DECODING: Semaphore = Semaphore::const_new(4);
+
+/// Reads a record and what it declares. Decoding is left to the runtime's threads for blocking work: a large record takes a while.
+pub async fn load(client: &ApiClient, catalog: &Arc<Catalog>, meta: &RecordMeta) -> Result<Declared, LoadError> {
+    let stored = record_place(meta.store)
+        .and_then(|place| place.in_namespace(&meta.namespace)?.named(&meta.stored_name))
         .map_err(|_| LoadError::Read(CallError::BadPath))?;
-    let answer = client.get(&secret, Shape::Full).await.map_err(LoadError::Read)?;
-    let record = record_of(answer.bytes()).map_err(LoadError::Record)?;
+    let answer = client.get(&stored, Shape::Full).await.map_err(LoadError::Read)?;
+    let permit = DECODING.acquire().await;
+    let (catalog, meta) = (Arc::clone(catalog), meta.clone());
+    let declared = spawn_blocking(move || read(answer.bytes(), &catalog, &meta)).await;
+    drop(permit);
+    declared.unwrap_or(Err(LoadError::Read(CallError::BadAnswer)))
+}
+
+fn read(stored: &[u8], catalog: &Catalog, meta: &RecordMeta) -> Result<Declared, LoadError> {
+    let found = Meta::of_object(stored).ok().and_then(|found| RecordSight::of(meta.store, &found)?.meta.ok());
+    if !found.is_some_and(|found| same_record(&found, meta)) {
+        return Err(LoadError::Overtaken);
+    }
+    let record = record_of(stored, meta.store).map_err(LoadError::Record)?;
     record.confirm(meta).map_err(LoadError::Record)?;
     let release = Release { namespace: record.namespace.clone(), name: record.name.clone() };
     Ok(declared(&record, catalog, Some(release)))
 }
 
-/// Decodes the record in a Secret's JSON.
-pub fn record_of(secret: &[u8]) -> Result<Record, RecordError> {
+/// Decodes the record in the JSON of the object it is kept in.
+pub fn record_of(stored: &[u8], store: Store) -> Result<Record, RecordError> {
     #[derive(Deserialize)]
-    struct Secret<'a> {
+    struct Stored<'a> {
         #[serde(borrow, default)]
         data: HashMap<Cow<'a, str>, Cow<'a, str>>,
     }
-    let secret: Secret<'_> = serde_json::from_slice(secret).map_err(|_| RecordError::NoData)?;
-    let data = secret.data.get("release").ok_or(RecordError::NoData)?;
-    let stored = STANDARD.decode(data.as_bytes()).map_err(|_| RecordError::BadBase64)?;
-    decode(&stored, &Limits::default())
+    let stored: Stored<'_> = serde_json::from_slice(stored).map_err(|_| RecordError::NoData)?;
+    let data = stored.data.get("release").ok_or(RecordError::NoData)?;
+    match store {
+        Store::Secrets => decode(&STANDARD.decode(data.as_bytes()).map_err(|_| RecordError::BadBase64)?, &Limits::default()),
+        Store::ConfigMaps => decode(data.as_bytes(), &Limits::default()),
+    }
 }
 
 /// The objects a record declares, as this cluster serves them. Without a release they are plain manifests and carry no ownership metadata.
@@ -103,6 +132,7 @@ pub fn declared(record: &Record, catalog: &Catalog, release: Option<Release>) ->
     let incomplete = problems.iter().any(|problem| problem.reason == Reason::KindNotServed || problem.reason == Reason::ServerError);
     problems.truncate(1000);
     Declared {
+        begun: record.last_deployed,
         prefer: if record.apply_method == ApplyMethod::ServerSide { Operation::Apply } else { Operation::Update },
         objects: guarded,
         problems,

@@ -9,11 +9,12 @@ use holdfast_fleet::{
     discovery::{Catalog, Lookup},
 };
 use holdfast_helm::RecordMeta;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::{
     actor::{Actor, Slot},
-    book::{Phase, Revision},
+    book::{Phase, Revision, same_record},
     records::ReleaseName,
     release::{Declared, LoadError},
     remembering::can_be_confirmed,
@@ -32,7 +33,7 @@ impl Actor {
         let guard = self.policies.decide(&self.entry, &release.namespace, &release.name);
         if let Phase::Gone(_) = phase {
             let changed = self.claims.remove(release);
-            self.claims_changed(changed);
+            self.claims_changed(release, &changed);
             self.loads.forget(release);
         }
         match guard {
@@ -99,23 +100,31 @@ impl Actor {
         }
     }
 
-    /// The record to read next for a release, if it is not the one that was read.
+    /// The record to read next for a release, if not every one was read whose objects may stand on the cluster.
     pub(super) fn wanted_record(&self, release: &ReleaseName) -> Option<RecordMeta> {
-        let revision = match self.book.phase(release) {
-            Phase::Desired(revision) => revision,
-            Phase::Failed { deployed, .. } => deployed?,
-            Phase::Held { .. } | Phase::Gone(_) => return None,
-        };
-        let failed = self.loads.is_refused(release, &revision.meta);
+        let judged = self.current_revision(release);
         let guarded = self.releases.get(release);
-        let loaded = guarded.is_none_or(|guarded| guarded.loaded.as_ref().is_some_and(|loaded| loaded.revision.is_record(&revision)));
-        let known = failed || (loaded && self.claims.knows(release, &revision));
-        (!known).then_some(revision.meta)
+        let is_installed = |record: &RecordMeta| match (guarded, &judged) {
+            (Some(guarded), Some(revision)) if same_record(&revision.meta, record) => {
+                guarded.loaded.as_ref().is_some_and(|loaded| loaded.revision.is_record(revision))
+            }
+            _ => true,
+        };
+        let is_known =
+            |record: &RecordMeta| self.loads.is_refused(release, record) || (self.claims.knows(release, record) && is_installed(record));
+        self.book.in_force(release).into_iter().find(|record| !is_known(record))
     }
 
     fn want_record(&mut self, release: &ReleaseName) {
         if self.wanted_record(release).is_none() {
             self.loads.unwant(release);
+            let in_force = self.book.in_force(release);
+            // What was declared before is not given up for a record that cannot be read.
+            let is_clear = !matches!(self.book.phase(release), Phase::Held { reason: "RecordInvalid", .. });
+            if is_clear && in_force.iter().all(|record| self.claims.knows(release, record)) {
+                let changed = self.claims.keep(release, &in_force);
+                self.claims_changed(release, &changed);
+            }
             self.permits_due = true;
         } else if self.loads.want(release) {
             // What it claims is not known.
@@ -124,53 +133,83 @@ impl Actor {
     }
 
     pub(super) fn loaded(&mut self, release: &ReleaseName, meta: &RecordMeta, result: Result<Declared, LoadError>) {
-        let current =
-            self.current_revision(release).filter(|revision| revision.meta.uid == meta.uid && revision.meta.version == meta.version);
-        let Some(revision) = current else {
+        if !self.book.in_force(release).iter().any(|record| same_record(record, meta)) {
             // Helm went on meanwhile.
             self.want_record(release);
             return;
-        };
+        }
+        let judged = self.current_revision(release).filter(|revision| same_record(&revision.meta, meta));
         match result {
             Ok(declared) => {
                 self.loads.succeeded(release);
                 let ids = declared.objects.iter().map(|object| StateId::of(self.cluster, &object.key)).collect();
-                let changed = self.claims.put(release, revision.clone(), ids);
-                self.install(release, revision, declared);
-                self.claims_changed(changed);
-            }
-            Err(error) => {
-                let first = match &error {
-                    LoadError::Record(_) => {
-                        self.loads.refuse(release, meta);
-                        true
-                    }
-                    // Gone a moment ago: the watch on the records says what stands in its place.
-                    LoadError::Read(cause) => {
-                        if cause.is_connection() {
-                            self.unreached(cause.category());
-                        }
-                        self.loads.failed(release, Instant::now()) && *cause != CallError::NotFound
-                    }
-                };
-                if first {
-                    tracing::warn!(cluster = %self.name, %release, %error, "a release record cannot be used");
+                let changed = self.claims.put(release, meta.clone(), ids, declared.incomplete);
+                match (judged, declared.begun) {
+                    (Some(revision), _) => self.install(release, revision, declared),
+                    (None, Some(begun)) if meta.status.is_pending() => self.begins(release, meta, begun),
+                    (None, _) => {}
                 }
-                if let Some(guardianship) = self.releases.get_mut(release) {
-                    guardianship.load_error = Some(error);
-                }
+                self.claims_changed(release, &changed);
+                self.want_record(release);
             }
+            Err(error) => self.not_loaded(release, meta, error, judged.is_some()),
         }
         self.permits_due = true;
         self.dirty.insert(release.clone());
         self.flush_soon();
     }
 
+    fn not_loaded(&mut self, release: &ReleaseName, meta: &RecordMeta, error: LoadError, is_judged: bool) {
+        let is_news = match &error {
+            LoadError::Record(_) => {
+                self.loads.refuse(release, meta);
+                self.want_record(release);
+                true
+            }
+            // The watch on the records says what stands in its place.
+            LoadError::Overtaken | LoadError::Read(CallError::NotFound) => {
+                self.loads.failed(release, Instant::now());
+                false
+            }
+            LoadError::Read(cause) => {
+                if cause.is_connection() {
+                    self.unreached(cause.category());
+                }
+                self.loads.failed(release, Instant::now())
+            }
+        };
+        if is_news {
+            tracing::warn!(cluster = %self.name, %release, revision = meta.version, %error, "a release record cannot be used");
+        }
+        if let Some(guardianship) = self.releases.get_mut(release).filter(|_| is_judged) {
+            guardianship.load_error = Some(error);
+        }
+    }
+
+    /// Helm began a pending revision earlier than its record was made.
+    fn begins(&mut self, release: &ReleaseName, meta: &RecordMeta, at: Timestamp) {
+        self.book.begins(release, meta, at);
+        let phase = self.book.phase(release);
+        if let Some(known) = self.releases.get_mut(release) {
+            known.moves(Arc::clone(&known.guard), phase);
+        }
+    }
+
+    /// Tells of pending revisions that got stuck, or a step older, without any event.
+    pub(super) fn review_pending(&mut self, before: Timestamp, now: Timestamp) {
+        let aged = |known: &Guardianship| matches!(&known.phase, Phase::Pending(pending) if pending.aged(before, now));
+        let aged: Vec<ReleaseName> = self.releases.iter().filter(|(_, known)| aged(known)).map(|(name, _)| name.clone()).collect();
+        if !aged.is_empty() {
+            self.dirty.extend(aged);
+            self.flush_soon();
+        }
+    }
+
     fn current_revision(&self, release: &ReleaseName) -> Option<Revision> {
         match self.book.phase(release) {
             Phase::Desired(revision) => Some(revision),
             Phase::Failed { deployed, .. } => deployed,
-            Phase::Held { .. } | Phase::Gone(_) => None,
+            Phase::Pending(_) | Phase::Held { .. } | Phase::Gone(_) => None,
         }
     }
 
@@ -261,14 +300,20 @@ impl Actor {
         self.retries.remove(&id);
     }
 
-    /// Other releases claim these objects now.
-    fn claims_changed(&mut self, ids: Vec<StateId>) {
+    /// Claims of a release on these objects, of which others claim some as well, came or went.
+    fn claims_changed(&mut self, release: &ReleaseName, ids: &[StateId]) {
         if ids.is_empty() {
             return;
         }
         self.rules_moved();
         let now = Instant::now();
-        for id in ids {
+        for id in ids.iter().copied() {
+            // It is reported on for as long as nobody else has it.
+            let is_left_to_others =
+                !self.claims.declares(release, id) && self.objects.get(&id).is_some_and(|slot| slot.claimants.len() > 1);
+            if is_left_to_others {
+                self.drop_object(id, release);
+            }
             if self.objects.contains_key(&id) {
                 self.queue.push(id, now, now);
             }
@@ -341,10 +386,11 @@ impl Actor {
         self.all_dirty();
     }
 
-    /// Ignore rules whose time is over ignore nothing any more.
+    /// What time alone changes: ignore rules whose time is over ignore nothing any more, and pending revisions get stuck.
     pub(super) fn expire_rules(&mut self) {
         let now = self.shared.clock.now();
         let since = std::mem::replace(&mut self.rules_checked, now);
+        self.review_pending(since, now);
         let ended = |known: &Guardianship| known.guard.ignore.iter().filter_map(Ignore::until).any(|until| since < until && until <= now);
         let ids: Vec<StateId> = self
             .releases
@@ -360,15 +406,7 @@ impl Actor {
     /// Kinds came or went.
     pub(super) fn rediscovered(&mut self, catalog: Arc<Catalog>) {
         self.catalog = catalog;
-        let incomplete: Vec<ReleaseName> = self
-            .releases
-            .iter()
-            .filter(|(_, known)| known.loaded.as_ref().is_some_and(|loaded| loaded.incomplete))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for release in incomplete {
-            let changed = self.claims.remove(&release);
-            self.claims_changed(changed);
+        for release in self.claims.outdate() {
             self.want_record(&release);
         }
         let now = Instant::now();

@@ -8,6 +8,7 @@ use holdfast_fleet::{
     meta::{Meta, MetaError},
     watch::{Decode, Versioned, WatchKey},
 };
+use holdfast_helm::Store;
 use parking_lot::RwLock;
 use serde_json::value::RawValue;
 
@@ -39,7 +40,7 @@ pub enum Sighting {
         /// Its version.
         version: u64,
     },
-    /// An object that no guarded release declares.
+    /// An object that no guarded release declares, or that is no record.
     Stranger,
 }
 
@@ -55,8 +56,8 @@ pub struct Decoder {
 /// What a watch is for.
 #[derive(Clone, Debug)]
 pub enum Watched {
-    /// Helm release records.
-    Records,
+    /// Helm release records of one store.
+    Records(Store),
     /// `HorizontalPodAutoscalers`.
     Scalers,
     /// `CustomResourceDefinitions`, for discovery.
@@ -93,7 +94,7 @@ impl Decoder {
                     && match watched {
                         Watched::Scalers => is_full,
                         Watched::Objects(_) => is_objects,
-                        Watched::Records | Watched::Definitions => !is_full && !is_objects,
+                        Watched::Records(_) | Watched::Definitions => !is_full && !is_objects,
                     }
             })
             .map(|(_, watched)| watched.clone())
@@ -101,7 +102,7 @@ impl Decoder {
 
     fn see(&self, watched: &Watched, meta: &Meta<'_>, text: &RawValue) -> Sighting {
         match watched {
-            Watched::Records => Sighting::Record(Box::new(RecordSight::of(meta))),
+            Watched::Records(store) => RecordSight::of(*store, meta).map_or(Sighting::Stranger, |sight| Sighting::Record(Box::new(sight))),
             Watched::Scalers => Sighting::Scaler(ScalerSight::of_hpa(text.get()).map(Box::new)),
             Watched::Definitions => Sighting::Definition,
             Watched::Objects(gvk) => self.object(gvk, meta),

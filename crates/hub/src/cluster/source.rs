@@ -213,7 +213,7 @@ impl Guardianship {
         match &self.phase {
             Phase::Desired(revision) => Some(revision),
             Phase::Failed { deployed, .. } => deployed.as_ref(),
-            Phase::Held { .. } | Phase::Gone(_) => None,
+            Phase::Pending(_) | Phase::Held { .. } | Phase::Gone(_) => None,
         }
     }
 
@@ -504,13 +504,25 @@ impl Guardianship {
     }
 
     fn conditions(&self, contact: &Contact, summary: &Summary, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
-        let (truth, reason, message) = self.in_sync(contact, summary, findings);
-        let ready = if self.loaded.is_some() && self.load_error.is_none() {
-            ready(contact, "Guarded", "the release is guarded", now)
-        } else {
-            Condition::new("Ready", Truth::False, "NotLoaded", "the release record has not been read", now)
-        };
-        vec![ready, Condition::new("InSync", truth, &reason, message, now), reachable(contact, now), fresh(contact, now)]
+        let (truth, reason, message) = self.in_sync(contact, summary, findings, now);
+        let in_sync = Condition::new("InSync", truth, &reason, message, now);
+        vec![self.ready(contact, now), in_sync, reachable(contact, now), fresh(contact, now)]
+    }
+
+    fn ready(&self, contact: &Contact, now: Timestamp) -> Condition {
+        if self.loaded.is_none() || self.load_error.is_some() {
+            return Condition::new("Ready", Truth::False, "NotLoaded", "the release record has not been read", now);
+        }
+        match self.judgeable() {
+            Some(revision) if revision.deployed > 1 => {
+                let message = format!(
+                    "the release is guarded; {} of its revisions are marked deployed, the highest counts as it does for Helm",
+                    revision.deployed
+                );
+                ready(contact, "SeveralDeployed", &message, now)
+            }
+            _ => ready(contact, "Guarded", "the release is guarded", now),
+        }
     }
 
     fn all_as_declared(&self, summary: &Summary) -> String {
@@ -521,7 +533,7 @@ impl Guardianship {
         }
     }
 
-    fn in_sync(&self, contact: &Contact, summary: &Summary, findings: &[Finding]) -> (Truth, String, String) {
+    fn in_sync(&self, contact: &Contact, summary: &Summary, findings: &[Finding], now: Timestamp) -> (Truth, String, String) {
         let unknown = |reason: &str, message: String| (Truth::Unknown, reason.to_owned(), message);
         if let Some(reason) = contact.unreachable {
             return unknown("ClusterUnreachable", format!("the cluster cannot be reached: {reason}"));
@@ -530,6 +542,7 @@ impl Guardianship {
             return unknown("Stale", "no watch and no audit backs the last verdict".to_owned());
         }
         match &self.phase {
+            Phase::Pending(pending) => return unknown(pending.reason(now), pending.message(now)),
             Phase::Held { reason, message } => return unknown(reason, message.clone()),
             Phase::Gone(true) => return unknown("ReleaseUninstalled", "the release was uninstalled".to_owned()),
             Phase::Gone(false) => {

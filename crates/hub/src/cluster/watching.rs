@@ -12,11 +12,12 @@ use holdfast_fleet::{
     discovery::{Catalog, Lookup},
     watch::{Lease, Reason, WatchKey, Watches},
 };
+use holdfast_helm::Store;
 use tokio::time::Instant;
 
 use super::{
     health::Health,
-    records::{RECORD_FIELDS, RECORD_LABELS},
+    records::{RECORD_LABELS, record_fields, record_place},
     sighting::{Decoder, HELM_LABELS, Watched},
     state::StateId,
 };
@@ -48,8 +49,10 @@ impl Watching {
 
     /// Starts the watches every cluster has. Answers whether autoscalers are watched; where the kind is not served there are none.
     pub fn start(&mut self, catalog: &Catalog) -> bool {
-        if let Ok(secrets) = Endpoint::new("", "v1", "secrets") {
-            self.fix(WatchKey::new(secrets).labelled(RECORD_LABELS).with_fields(RECORD_FIELDS), Watched::Records);
+        for store in Store::ALL {
+            if let Ok(records) = record_place(store) {
+                self.fix(WatchKey::new(records).labelled(RECORD_LABELS).with_fields(record_fields(store)), Watched::Records(store));
+            }
         }
         if let Ok(definitions) = Endpoint::new("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
             self.fix(WatchKey::new(definitions), Watched::Definitions);
@@ -142,29 +145,27 @@ impl Watching {
 
     /// Whether nothing backs what is known of the releases: their records are not watched.
     pub fn is_stale(&self, now: Instant) -> bool {
-        self.fixed_health(&Watched::Records).is_some_and(|health| health.is_broken_longer(now))
+        self.fixed_health(|watched| matches!(watched, Watched::Records(_))).any(|health| health.is_broken_longer(now))
     }
 
     /// Whether autoscalers are in sight; always where the cluster has none.
     pub fn sees_scalers(&self, now: Instant) -> bool {
-        !self.has_scalers || self.fixed_health(&Watched::Scalers).is_some_and(|health| health.is_recent(now))
+        !self.has_scalers || self.fixed_health(|watched| matches!(watched, Watched::Scalers)).any(|health| health.is_recent(now))
     }
 
     /// Whether autoscalers may not be watched.
     pub fn may_not_see_scalers(&self) -> bool {
-        self.fixed_health(&Watched::Scalers).is_some_and(Health::is_forbidden)
+        self.fixed_health(|watched| matches!(watched, Watched::Scalers)).any(Health::is_forbidden)
     }
 
     /// Whether release records may not be watched.
     pub fn may_not_see_records(&self) -> bool {
-        self.fixed_health(&Watched::Records).is_some_and(Health::is_forbidden)
+        self.fixed_health(|watched| matches!(watched, Watched::Records(_))).any(Health::is_forbidden)
     }
 
-    fn fixed_health(&self, watched: &Watched) -> Option<&Health> {
-        let is_it = |lease: &&Lease| {
-            self.decoder.watched(lease.key()).is_some_and(|found| std::mem::discriminant(&found) == std::mem::discriminant(watched))
-        };
-        self.health.get(self.fixed.iter().find(is_it)?.key())
+    fn fixed_health(&self, is_it: impl Fn(&Watched) -> bool) -> impl Iterator<Item = &Health> {
+        let leases = self.fixed.iter().filter(move |lease| self.decoder.watched(lease.key()).is_some_and(|watched| is_it(&watched)));
+        leases.filter_map(|lease| self.health.get(lease.key()))
     }
 
     /// Kinds watched.

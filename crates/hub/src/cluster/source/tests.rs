@@ -1,13 +1,14 @@
 //! One revision after the other.
 
-use holdfast_helm::{Judged, RecordMeta, Status};
+use holdfast_helm::{Judged, RecordMeta, Status, Store};
 
 use super::*;
 use crate::cluster::state::ClusterId;
 
 fn revision(version: u64) -> Revision {
     let meta = RecordMeta {
-        secret_name: format!("v{version}"),
+        store: Store::Secrets,
+        stored_name: format!("v{version}"),
         name: "web".into(),
         namespace: "t".into(),
         version,
@@ -17,7 +18,7 @@ fn revision(version: u64) -> Revision {
         created: None,
         modified: None,
     };
-    Revision { judged: Judged { version, uid: meta.uid.clone(), newest: version }, meta, deployed_at: None }
+    Revision { judged: Judged { version, uid: meta.uid.clone(), newest: version }, meta, deployed_at: None, deployed: 1 }
 }
 
 fn loaded(version: u64, objects: &[StateId]) -> Loaded {
