@@ -7,12 +7,14 @@ use kube::{Client, Config, config::AuthInfo};
 use crate::pki::{Authority, Identity, install_crypto_provider};
 
 /// How a user proves who they are.
+#[derive(Clone)]
 enum Credential {
     Certificate(Identity),
     Token(String),
 }
 
 /// Address, authority and credential of one user, from which clients and kubeconfigs are made.
+#[derive(Clone)]
 pub struct Access {
     url: String,
     authority_pem: String,
@@ -31,6 +33,19 @@ impl Access {
 
     fn new(url: String, authority: &Authority, credential: Credential) -> Self {
         Self { url, authority_pem: authority.pem().to_owned(), authority_der: authority.der().to_vec(), credential }
+    }
+
+    /// The same way in at another address, whose server has a certificate of the same authority.
+    pub(crate) fn at(&self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self.clone() }
+    }
+
+    /// The client certificate, if there is one.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        match &self.credential {
+            Credential::Certificate(identity) => Some(identity),
+            Credential::Token(_) => None,
+        }
     }
 
     /// A client on the current runtime, without hidden retries: a test counts what it sends.

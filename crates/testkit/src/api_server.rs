@@ -1,6 +1,7 @@
 //! kube-apiserver: flags, files and readiness.
 
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
 };
@@ -39,6 +40,8 @@ const AUDIT_POLICY: &str = r#"{
 /// A running API server and the files it was given.
 pub(crate) struct ApiServer {
     pub server: Server,
+    /// What it was started with, for a second start.
+    pub args: Vec<OsString>,
     pub url: String,
     pub audit_log: PathBuf,
     pub service_account_key: PathBuf,
@@ -58,7 +61,7 @@ impl ApiServer {
         let policy = write(dir, "audit-policy.json", AUDIT_POLICY)?;
         let audit_log = dir.join("audit.log");
 
-        let (url, server) = on_free_port(async |port| {
+        let ((url, args), server) = on_free_port(async |port| {
             let url = format!("https://127.0.0.1:{port}");
             let args = flags([
                 ("etcd-servers", &etcd.url()),
@@ -88,15 +91,27 @@ impl ApiServer {
                 ("audit-log-maxsize", &"0"),
                 ("profiling", &"false"),
             ]);
-            let mut server = Server::start(Program::ApiServer, work, dir, args)?;
-            let identity = authority.client(ADMIN, &[MASTERS])?;
-            let client = Access::by_certificate(url.clone(), authority, identity).client()?;
-            let outcome = server.wait_until(async || is_ready(&client).await).await;
-            Ok((url, server, outcome))
+            let (server, outcome) = launch(work, dir, args.clone(), &url, authority).await?;
+            Ok(((url, args), server, outcome))
         })
         .await?;
-        Ok(Self { server, url, audit_log, service_account_key, authority_file })
+        Ok(Self { server, args, url, audit_log, service_account_key, authority_file })
     }
+}
+
+/// Starts the program and tells whether it became ready.
+pub(crate) async fn launch(
+    work: &WorkDir,
+    dir: &Path,
+    args: Vec<OsString>,
+    url: &str,
+    authority: &Authority,
+) -> Result<(Server, Result<()>)> {
+    let mut server = Server::start(Program::ApiServer, work, dir, args)?;
+    let identity = authority.client(ADMIN, &[MASTERS])?;
+    let client = Access::by_certificate(url.to_owned(), authority, identity).client()?;
+    let outcome = server.wait_until(async || is_ready(&client).await).await;
+    Ok((server, outcome))
 }
 
 /// Ready means also that `default`, where things go, and `kube-system`, whose UID is the cluster's identity, are there.

@@ -1,6 +1,7 @@
 //! A control plane: etcd, kube-apiserver and, if asked, kube-controller-manager.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     access::Access,
-    api_server::{ADMIN, ApiServer, MASTERS},
+    api_server::{self, ADMIN, ApiServer, MASTERS},
     audit::{Audit, Mark},
     controller_manager,
     etcd::Etcd,
@@ -52,7 +53,9 @@ pub struct ControlPlane {
     name: String,
     // Dropped in this order: nobody writes any more when the folder goes.
     _controller_manager: Option<Server>,
-    api_server: Mutex<Server>,
+    /// `None` while it is stopped.
+    api_server: Mutex<Option<Server>>,
+    api_server_args: Vec<OsString>,
     _etcd: Arc<Etcd>,
     work: Arc<WorkDir>,
     url: String,
@@ -101,7 +104,8 @@ impl ControlPlane {
             _controller_manager: controller_manager,
             url: api_server.url,
             audit_log: api_server.audit_log,
-            api_server: Mutex::new(api_server.server),
+            api_server: Mutex::new(Some(api_server.server)),
+            api_server_args: api_server.args,
             _etcd: etcd,
             work,
             authority,
@@ -176,12 +180,25 @@ impl ControlPlane {
 
     /// Suspends the API server: connections stay open and nothing answers, as when a machine hangs.
     pub fn freeze(&self) -> Result<()> {
-        self.api_server.lock().freeze()
+        self.api_server.lock().as_mut().context("the API server is stopped")?.freeze()
     }
 
     /// Ends [`ControlPlane::freeze`].
     pub fn thaw(&self) -> Result<()> {
-        self.api_server.lock().thaw()
+        self.api_server.lock().as_mut().context("the API server is stopped")?.thaw()
+    }
+
+    /// Kills the API server: connections break, and nobody listens any more. Objects stay in etcd.
+    pub fn stop_api_server(&self) {
+        let server = self.api_server.lock().take();
+        drop(server);
+    }
+
+    /// Starts a stopped API server again at the same address with the same objects, and waits until it is ready.
+    pub async fn start_api_server(&self) -> Result<()> {
+        let (server, outcome) = api_server::launch(&self.work, &self.dir, self.api_server_args.clone(), &self.url, &self.authority).await?;
+        *self.api_server.lock() = Some(server);
+        outcome
     }
 
     /// Keeps the logs although no test panicked, and prints where they are.

@@ -7,6 +7,7 @@
 //! - [`Helm`] runs the two Helms; [`release`] makes release records by hand.
 //! - [`management`] fills a management cluster: Cluster API objects and kubeconfig Secrets.
 //! - [`eventually`] waits.
+//! - [`FaultProxy`] stands before an API server and lets happen to requests, answers and connections what a test wants to go wrong.
 //! - [`MutatingWebhook`] is an admission webhook served by the test; [`mutate`] has ready-made mutations.
 //!
 //! Tests of one binary share their control planes and keep apart by namespace:
@@ -36,6 +37,7 @@ mod command;
 mod control_plane;
 mod controller_manager;
 mod etcd;
+mod fault_proxy;
 mod helm;
 mod json_diff;
 pub mod management;
@@ -55,6 +57,7 @@ mod writer;
 pub use access::Access;
 pub use audit::{Audit, Call, Mark};
 pub use control_plane::{ControlPlane, Options};
+pub use fault_proxy::{Asked, Cut, Fault, FaultProxy, Link, Match, Reply, Rule as FaultRule};
 pub use helm::Helm;
 pub use pki::install_crypto_provider;
 pub use rest::status_code;

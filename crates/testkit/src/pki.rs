@@ -16,6 +16,7 @@ pub fn install_crypto_provider() {
 }
 
 /// A certificate and its key, both PEM.
+#[derive(Clone)]
 pub(crate) struct Identity {
     pub certificate: String,
     pub key: String,

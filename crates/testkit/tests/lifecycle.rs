@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::ensure;
-use holdfast_testkit::{ControlPlane, Options, Target, eventually};
+use holdfast_testkit::{ControlPlane, FaultProxy, Options, Target, Writer, eventually};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -113,4 +113,22 @@ async fn controllers_work_and_a_frozen_server_is_silent() {
 
     drop(plane);
     assert!(!is_in_use(&dir) && !dir.exists());
+}
+
+#[tokio::test]
+async fn a_restarted_server_has_the_same_address_and_objects() {
+    let plane = ControlPlane::start(Options::named("restarted")).await.unwrap();
+    let ann = plane.writer("ann").unwrap();
+    let target = Target::configmap("default", "kept");
+    ann.create(&target, &json!({"metadata": {"name": "kept"}})).await.unwrap();
+    let before = ann.get(&target).await.unwrap();
+    let proxy = FaultProxy::start(&plane).unwrap();
+    let through = Writer::new(proxy.through(&plane.access("bob", &["system:masters"]).unwrap()).unwrap().client().unwrap(), "bob");
+    through.get(&target).await.unwrap();
+
+    plane.stop_api_server();
+    assert!(ann.get(&target).await.is_err() && through.get(&target).await.is_err() && plane.freeze().is_err());
+    plane.start_api_server().await.unwrap();
+    assert_eq!(ann.get(&target).await.unwrap(), before);
+    assert_eq!(through.get(&target).await.unwrap(), before, "the proxy connects anew");
 }
