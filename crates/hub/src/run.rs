@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     cluster::{
         self, Shared,
+        outages::Outages,
         state::{ClusterId, States},
     },
     events::Events,
@@ -102,6 +103,7 @@ pub async fn run(options: HubOptions, stop: CancellationToken) -> Result<(), Hub
     let releases = ReleaseCounts::default();
     let shared = Arc::new(Shared {
         states: States::default(),
+        outages: Outages::default(),
         reports: reports.clone(),
         events,
         metrics: Arc::clone(&metrics),
@@ -180,6 +182,7 @@ async fn registry(shared: Arc<Shared>, mut fleet: watch::Receiver<Arc<FleetView>
             futures::future::join_all(scopes.iter().map(|scope| scope.stop(RELEASE_WITHIN))).await;
             for name in gone {
                 shared.metrics.remove_cluster(&name);
+                shared.outages.forget(&name);
                 shared.releases.remove(&name);
                 shared.reports.retire_cluster(&name);
                 tracing::info!(cluster = %name, "no longer looked after");

@@ -16,7 +16,7 @@ use holdfast_engine::{contest::Ledger, object::Gvk};
 use holdfast_fleet::{
     call::{ApiClient, CallError},
     discovery::{Catalog, Discovery, DiscoveryError, Refreshed},
-    watch::Delivery,
+    watch::{Delivery, SourceError},
 };
 use holdfast_helm::RecordMeta;
 use jiff::Timestamp;
@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     audit::Audit,
     book::Book,
+    breaker::Breaker,
     claims::Claims,
     context::Examined,
     credentials::Credentials,
@@ -79,6 +80,7 @@ pub(super) enum Job {
     Discovered { discovery: Box<Discovery>, result: Result<Refreshed, DiscoveryError> },
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
     Probed { number: u64, probe: Probe },
+    Asked { answer: Result<Arc<str>, SourceError> },
 }
 
 /// A judgement under way.
@@ -186,8 +188,7 @@ pub(super) struct Actor {
     pub(super) discover_at: Instant,
     housekeeping_at: Instant,
     pub(super) contact: Contact,
-    pub(super) failures: u32,
-    pub(super) resume_at: Option<Instant>,
+    pub(super) breaker: Breaker,
 }
 
 /// What the actor leaves.
@@ -247,8 +248,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         flush_at: None,
         discover_at: now + DISCOVER_EVERY,
         housekeeping_at: now + HOUSEKEEPING,
-        failures: 0,
-        resume_at: None,
+        breaker: Breaker::default(),
     };
     actor.publish_cluster();
     let ended = actor.run(&mut fleet, &mut deliveries, stop).await;
@@ -311,12 +311,13 @@ impl Actor {
         let audits = self.audits.iter().filter(|(gvk, _)| !self.auditing.contains(*gvk)).map(|(_, at)| *at).min();
         let times = [
             judging.filter(|_| self.queue.in_flight() < JUDGING),
-            audits,
+            audits.filter(|_| !self.breaker.holds()),
             self.flush_at,
-            Some(self.discover_at).filter(|_| self.discovery.is_some()),
-            self.resume_at,
+            Some(self.discover_at).filter(|_| self.discovery.is_some() && !self.breaker.holds()),
+            self.breaker.next(),
+            self.untold_until(),
             self.credentials.next(),
-            self.loads.next(LOADING).filter(|_| self.resume_at.is_none()),
+            self.loads.next(LOADING).filter(|_| !self.breaker.holds()),
         ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
     }
@@ -326,18 +327,18 @@ impl Actor {
     pub(super) fn may_judge(&self) -> bool {
         self.book.complete
             && !self.loads.hold_judgements()
-            && self.resume_at.is_none()
+            && !self.breaker.holds()
             && (self.scalers.complete || Instant::now() >= self.scalers_due)
     }
 
     fn start_jobs(&mut self) {
         let now = Instant::now();
-        if self.resume_at.is_some_and(|at| at <= now) {
-            self.resume_at = None;
-        }
         self.probe(now);
-        while self.resume_at.is_none() {
-            let Some(release) = self.loads.start(now, LOADING) else { break };
+        self.ask_for_life(now);
+        if self.breaker.holds() {
+            return;
+        }
+        while let Some(release) = self.loads.start(now, LOADING) {
             self.start_load(release);
         }
         while self.may_judge() && self.queue.in_flight() < JUDGING {
@@ -407,11 +408,13 @@ impl Actor {
             }
             Job::Audited { gvk, result } => self.audited(&gvk, result),
             Job::Probed { number, probe } => self.probed(number, probe),
+            Job::Asked { answer } => self.asked(answer),
         }
     }
 
     fn tick(&mut self) {
         let now = Instant::now();
+        self.tell_of_outage(now);
         if self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;
             self.flush();
@@ -419,6 +422,9 @@ impl Actor {
         if self.housekeeping_at <= now {
             self.housekeeping_at = now + HOUSEKEEPING;
             self.review_freshness(now);
+            if self.watching.all_broken() {
+                self.unreached();
+            }
             self.expire_listings();
             self.expire_rules();
             // Autoscalers go out of sight with time.

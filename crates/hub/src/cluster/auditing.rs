@@ -49,7 +49,7 @@ impl Actor {
                 self.look_for_missing(gvk, &audit.listed, now);
                 self.compare_some(gvk, &audit.listed, now);
             }
-            Err(error) if error.is_connection() => self.unreached(error.category()),
+            Err(error) if error.is_connection() => self.unreached(),
             // Reading may be allowed where listing is not: every object is asked for by name.
             Err(CallError::Forbidden) => self.look_for_missing(gvk, &HashSet::new(), now),
             Err(error) => tracing::debug!(cluster = %self.name, %gvk, reason = error.category(), "audit failed"),

@@ -62,8 +62,8 @@ impl Actor {
                 if *reason == WatchReason::NotServed {
                     self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
                 }
-                if matches!(reason, WatchReason::Unreachable | WatchReason::Timeout | WatchReason::Unauthorized) {
-                    self.unreached(reason.label());
+                if reason.is_of_server() {
+                    self.unreached();
                 }
             }
             _ => {}

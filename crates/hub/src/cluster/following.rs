@@ -1,14 +1,15 @@
 //! The actor's part about what leads it: the management cluster's word, the credentials, and whether the cluster answers.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
-use holdfast_fleet::{call::ApiClient, kubeconfig::Kubeconfig};
+use holdfast_api::report::Reason;
+use holdfast_fleet::{call::ApiClient, kubeconfig::Kubeconfig, watch::SourceError};
 use tokio::time::Instant;
 
-use super::actor::{Actor, Ended, Job};
+use super::{
+    actor::{Actor, Ended, Job},
+    state::StateId,
+};
 use crate::fleet_view::{Credential, FleetView, Gate};
 
 /// What a probe of other credentials found.
@@ -61,6 +62,7 @@ impl Actor {
             if self.examiner.client.connection().swap_token(next) {
                 self.credentials.taken(next.fingerprint());
                 self.watching.retry_now();
+                self.breaker.hasten(Instant::now());
             } else {
                 self.credentials.try_out(Arc::clone(next), next.fingerprint(), Instant::now());
             }
@@ -111,29 +113,79 @@ impl Actor {
         }
     }
 
+    /// A call was answered.
     pub(super) fn reached(&mut self) {
-        self.failures = 0;
-        self.resume_at = None;
+        if self.breaker.close() {
+            self.returned();
+        }
+    }
+
+    /// A call failed in a way that may be the cluster's.
+    pub(super) fn unreached(&mut self) {
+        self.breaker.doubt(Instant::now());
+    }
+
+    /// Asks the cluster for a sign of life, where there is doubt: who it is.
+    pub(super) fn ask_for_life(&mut self, now: Instant) {
+        if self.breaker.ask(now) {
+            let client = self.examiner.client.clone();
+            self.jobs.push(Box::pin(async move { Job::Asked { answer: holdfast_fleet::discovery::cluster_uid(&client).await } }));
+        }
+    }
+
+    pub(super) fn asked(&mut self, answer: Result<Arc<str>, SourceError>) {
+        let now = Instant::now();
+        let (reason, hint) = match answer {
+            Ok(uid) if uid != self.uid => {
+                tracing::warn!(cluster = %self.name, "another cluster answers at the same address");
+                self.ended = Some(Ended::Reconnect);
+                return;
+            }
+            // Whether a kind may be read is no question of whether the cluster is there.
+            Ok(_) | Err(SourceError::Forbidden) => {
+                if self.breaker.settled(now) {
+                    self.returned();
+                }
+                return;
+            }
+            Err(SourceError::Throttled { retry_after }) => (SourceError::Throttled { retry_after }.category(), retry_after),
+            Err(error) => (error.category(), None),
+        };
+        if self.breaker.failed(reason, hint, now) {
+            tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
+            self.watching.hold(true);
+            self.shared.outages.began(&self.name, now);
+        }
+    }
+
+    /// The cluster answers again: whatever waited because of it goes on at once.
+    fn returned(&mut self) {
+        tracing::info!(cluster = %self.name, "the cluster answers again");
+        let now = Instant::now();
+        self.watching.hold(false);
+        self.shared.outages.ended(&self.name);
+        self.loads.retry_now(now);
+        let failed: Vec<StateId> = self.releases.values().flat_map(|known| known.with_reason(Reason::ServerError)).collect();
+        for id in failed {
+            self.retries.remove(&id);
+            self.queue.push(id, now, now);
+        }
         if self.contact.unreachable.take().is_some() {
-            tracing::info!(cluster = %self.name, "the cluster answers again");
             self.all_dirty();
         }
     }
 
-    pub(super) fn unreached(&mut self, reason: &'static str) {
-        let now = Instant::now();
-        if self.resume_at.is_some_and(|at| at > now) {
-            return;
-        }
-        self.failures = (self.failures + 1).min(7);
-        let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 500));
-        self.resume_at = Some(now + Duration::from_millis(500) * 2_u32.pow(self.failures) + jitter);
-        if self.contact.unreachable != Some(reason) {
-            if self.contact.unreachable.is_none() {
-                tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
-            }
-            self.contact.unreachable = Some(reason);
+    /// Tells of an outage once it is time to.
+    pub(super) fn tell_of_outage(&mut self, now: Instant) {
+        if self.untold_until().is_some_and(|at| at <= now) {
+            self.contact.unreachable = self.breaker.open();
             self.all_dirty();
         }
+    }
+
+    /// Until when an outage, or another reason for it, stays untold; `None` where there is nothing to tell.
+    pub(super) fn untold_until(&self) -> Option<Instant> {
+        let is_news = self.breaker.open().is_some() && self.breaker.open() != self.contact.unreachable;
+        if is_news { self.shared.outages.tell_at(&self.name) } else { None }
     }
 }

@@ -101,8 +101,8 @@ impl Actor {
         let write = examined.write.take();
         // First of all, and whatever became of the release meanwhile: what was written is never left unsaid.
         let record = write.as_ref().map(|write| self.say_written(release, guarded, &examined.uid, write));
-        if let Some(error) = &examined.unreachable {
-            self.unreached(error.category());
+        if examined.unreachable.is_some() {
+            self.unreached();
         } else {
             self.reached();
         }

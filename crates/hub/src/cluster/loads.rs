@@ -75,6 +75,13 @@ impl Loads {
         *failures == 1
     }
 
+    /// Ends every wait after a failure.
+    pub fn retry_now(&mut self, now: Instant) {
+        for at in self.waiting.values_mut() {
+            *at = now.min(*at);
+        }
+    }
+
     /// The record was read and cannot be used.
     pub fn refuse(&mut self, release: &ReleaseName, meta: &RecordMeta) {
         self.failures.remove(release);

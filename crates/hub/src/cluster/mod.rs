@@ -6,12 +6,13 @@
 //!   `following` (the management cluster and the connection) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
-//! - `book`, `claims`, `credentials`, `health`, `loads`, `scalers`, `queue`, `source` are plain values with rules.
+//! - `book`, `breaker`, `claims`, `credentials`, `health`, `loads`, `outages`, `scalers`, `queue`, `source` are plain values with rules.
 
 pub mod actor;
 mod audit;
 mod auditing;
 pub mod book;
+mod breaker;
 pub mod claims;
 pub mod context;
 mod credentials;
@@ -22,6 +23,7 @@ mod health;
 pub mod inquiry;
 mod judging;
 mod loads;
+pub mod outages;
 mod permits;
 mod publishing;
 mod queue;
@@ -55,7 +57,7 @@ use holdfast_fleet::{
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
-    time::sleep,
+    time::{Instant, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -107,11 +109,13 @@ pub async fn run(
                 rejected = None;
                 match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
                     Err(reason) => {
-                        say(&shared, &entry, &Standing::unreachable(reason), &last);
-                        // Cancel-safe: a timer and a watch channel.
+                        shared.outages.began(&name, Instant::now());
+                        let until = Instant::now() + backoff.next_delay();
+                        let tell = || say(&shared, &entry, &Standing::unreachable(reason), &last);
+                        // Cancel-safe: timers and a watch channel.
                         tokio::select! {
                             () = stop.cancelled() => return Ok(()),
-                            () = sleep(backoff.next_delay()) => {}
+                            () = rest(&shared, &name, until, tell) => {}
                             still_there = entry_changes(&mut fleet, &entry) => if !still_there { return Ok(()) },
                         }
                     }
@@ -124,6 +128,7 @@ pub async fn run(
                 }
             }
             Err(standing) => {
+                shared.outages.forget(&name);
                 if let Standing { rejection: Some(rejection), .. } = &standing
                     && rejected.as_ref() != Some(rejection)
                 {
@@ -138,6 +143,19 @@ pub async fn run(
         }
     }
     Ok(())
+}
+
+/// Waits before the next attempt, and tells of the outage once it is time to.
+async fn rest(shared: &Shared, name: &ClusterName, until: Instant, tell: impl Fn()) {
+    while let Some(at) = shared.outages.tell_at(name).filter(|at| *at < until) {
+        sleep_until(at).await;
+        // Others may have failed meanwhile.
+        if shared.outages.tell_at(name).is_none_or(|at| at <= Instant::now()) {
+            tell();
+            break;
+        }
+    }
+    sleep_until(until).await;
 }
 
 /// Waits until the management cluster says something else about a cluster. Answers `false` when it will say nothing any more.
@@ -208,6 +226,8 @@ async fn session(
         () = closes(fleet.clone(), &entry.name) => return Ok(None),
         found = Box::pin(find_out(&client)) => found?,
     };
+    shared.outages.known(&entry.name);
+    shared.outages.ended(&entry.name);
     let (sender, deliveries) = mpsc::channel(DELIVERIES);
     let scope = supervisor.child("session");
     let decoder = Decoder::new(id, shared.states.clone());

@@ -142,7 +142,7 @@ impl Actor {
                     // Gone a moment ago: the watch on the records says what stands in its place.
                     LoadError::Read(cause) => {
                         if cause.is_connection() {
-                            self.unreached(cause.category());
+                            self.unreached();
                         }
                         self.loads.failed(release, Instant::now()) && *cause != CallError::NotFound
                     }

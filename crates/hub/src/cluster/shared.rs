@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, transport::RequestObserver, watch::WatchStats};
 
-use super::state::States;
+use super::{outages::Outages, state::States};
 use crate::{events::Events, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports};
 
 /// Handles that every cluster task gets. Cheap to clone behind its `Arc`.
 pub struct Shared {
     /// Hash state of all objects.
     pub states: States,
+    /// Which clusters cannot be talked to, and whether they failed together.
+    pub outages: Outages,
     /// Where statuses go.
     pub reports: Reports,
     /// Where Events go.
