@@ -99,7 +99,7 @@ impl Audit {
         let mut arrived: HashMap<String, usize> = HashMap::new();
         // A line without its end is being written.
         for line in log.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-            let line: Line = serde_json::from_str(line).context("a line of the audit log")?;
+            let line = Line::parse(line).context("a line of the audit log")?;
             let code = line.response_status.as_ref().map(|status| status.code);
             if line.stage == Stage::RequestReceived {
                 arrived.insert(line.audit_id.clone(), calls.len());
@@ -209,6 +209,9 @@ impl fmt::Display for Audit {
     }
 }
 
+/// How the API server begins a line.
+const LINE_START: &str = "{\"kind\":\"Event\",";
+
 #[derive(Deserialize, PartialEq, Eq)]
 enum Stage {
     RequestReceived,
@@ -256,6 +259,14 @@ struct ResponseStatus {
 }
 
 impl Line {
+    /// A server that was killed leaves half a line, and its successor goes on behind it.
+    fn parse(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text).or_else(|error| match text.rfind(LINE_START) {
+            Some(at) if at > 0 => serde_json::from_str(text.get(at..).unwrap_or_default()),
+            _ => Err(error),
+        })
+    }
+
     fn into_call(self) -> Call {
         let object = self.object_ref.unwrap_or_default();
         Call {
@@ -281,10 +292,15 @@ async fn read_from(log: &Path, mark: Mark) -> Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Err(error) => return Err(error).context("opening the audit log"),
     };
-    file.seek(io::SeekFrom::Start(mark.0)).await.context("reading the audit log")?;
+    // From the byte before the mark: it tells whether the mark was set while a line was being written, which then came before it.
+    file.seek(io::SeekFrom::Start(mark.0.saturating_sub(1))).await.context("reading the audit log")?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).await.context("reading the audit log")?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if mark.0 == 0 {
+        return Ok(text);
+    }
+    Ok(text.split_once('\n').map(|(_, rest)| rest.to_owned()).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -319,6 +335,25 @@ mod tests {
         assert!(!pending);
         assert_eq!((audit.dry_runs().len(), audit.writes().len(), audit.watches().len()), (1, 0, 1));
         assert_eq!(audit.dry_runs().iter().next().unwrap().code, Some(409));
+    }
+
+    #[tokio::test]
+    async fn a_mark_may_be_set_in_the_middle_of_a_line() {
+        let log = std::env::temp_dir().join(format!("testkit-audit-{}", std::process::id()));
+        let (first, second) = (line("1", "RequestReceived", "get", "/x", None), line("2", "RequestReceived", "get", "/y", None));
+        tokio::fs::write(&log, first.clone() + &second).await.unwrap();
+        for (at, expected) in [(0, first.clone() + &second), (first.len(), second.clone()), (first.len() - 5, second)] {
+            assert_eq!(read_from(&log, Mark(at as u64)).await.unwrap(), expected, "{at}");
+        }
+        tokio::fs::remove_file(&log).await.unwrap();
+    }
+
+    #[test]
+    fn half_a_line_of_a_killed_server_is_no_line() {
+        let event = "{\"kind\":\"Event\",\"auditID\":\"1\",\"stage\":\"RequestReceived\",\"requestURI\":\"/x\",\"verb\":\"get\",\
+                     \"user\":{},\"requestReceivedTimestamp\":\"2026-01-01T00:00:00Z\"}\n";
+        let killed = event.get(..40).unwrap().to_owned() + event;
+        assert_eq!(Audit::parse(&killed).unwrap().0.len(), 1);
     }
 
     #[test]

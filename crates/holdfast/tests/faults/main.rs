@@ -15,6 +15,8 @@ mod support;
 #[path = "../safety/fixture.rs"]
 mod fixture;
 
+mod fleet;
+mod isolation;
 mod restarts;
 mod scene;
 mod watches;
