@@ -17,6 +17,7 @@ mod fixture;
 
 mod fleet;
 mod isolation;
+mod partly;
 mod restarts;
 mod scene;
 mod watches;
