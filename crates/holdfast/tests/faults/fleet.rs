@@ -61,9 +61,7 @@ impl Member {
 
     /// To whoever asks through the proxy this is a cluster of its own.
     fn pose(&mut self) {
-        let uid = format!("uid-of-{}", self.name);
-        self.poses =
-            Some(self.proxy.rule(Match::path(KUBE_SYSTEM), Fault::rewrite_json(move |object| object["metadata"]["uid"] = json!(uid))));
+        self.poses = Some(self.proxy.pose_as(&format!("uid-of-{}", self.name)));
     }
 
     /// Begins to fail, or ends it.
