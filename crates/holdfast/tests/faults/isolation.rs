@@ -29,8 +29,7 @@ async fn fleet(world: &World, names: impl IntoIterator<Item = &str>) -> Vec<Memb
     join_all(names.into_iter().map(|name| Member::add(world, name))).await
 }
 
-#[tokio::test]
-async fn clusters_that_fail_cost_the_others_nothing_and_come_back_by_themselves() {
+pub async fn clusters_that_fail_cost_the_others_nothing_and_come_back_by_themselves() {
     let (workload, mgmt) = planes().await;
     let mut world = World::empty(workload, mgmt, "isolation").await;
     let healthy = fleet(&world, HEALTHY).await;
@@ -96,8 +95,7 @@ async fn clusters_that_fail_cost_the_others_nothing_and_come_back_by_themselves(
 /// Longer than an outage of one cluster stays untold.
 const LONGER_THAN_ONE_WOULD_TAKE: Duration = Duration::from_secs(14);
 
-#[tokio::test]
-async fn an_outage_of_most_clusters_writes_no_reports_before_it_is_clear() {
+pub async fn an_outage_of_most_clusters_writes_no_reports_before_it_is_clear() {
     let (workload, mgmt) = planes().await;
     let mut world = World::empty(workload, mgmt, "storm").await;
     let mut members = fleet(&world, HEALTHY).await;

@@ -21,3 +21,14 @@ mod partly;
 mod restarts;
 mod scene;
 mod watches;
+
+/// What takes a minute each because only time shows it, side by side.
+#[tokio::test]
+async fn what_only_time_shows() {
+    tokio::join!(
+        Box::pin(watches::a_silent_watch_hides_drift_no_longer_than_the_interval()),
+        Box::pin(watches::trouble_with_one_kind_is_trouble_with_one_kind()),
+        Box::pin(isolation::clusters_that_fail_cost_the_others_nothing_and_come_back_by_themselves()),
+        Box::pin(isolation::an_outage_of_most_clusters_writes_no_reports_before_it_is_clear()),
+    );
+}

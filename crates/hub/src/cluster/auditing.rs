@@ -43,6 +43,10 @@ impl Actor {
             Ok(audit) => {
                 self.reached();
                 self.watching.audited(gvk, now);
+                if self.watching.is_kind_broken(gvk) {
+                    // What can be listed can be watched again: the watch need not sleep on.
+                    self.watching.retry_now();
+                }
                 for (id, news) in audit.changed {
                     self.notice(id, news, now);
                 }

@@ -161,6 +161,10 @@ mod tests {
             assert_eq!(loads.next(4), Some(now + Duration::from_secs(wait)));
             assert_eq!(loads.start(now, 4), None, "not before its time");
         }
+        loads.retry_now(now);
+        assert_eq!(loads.start(now, 4), Some(web()), "the cluster answers again");
+        loads.ended(&web());
+        loads.failed(&web(), now);
         assert!(loads.want(&web()), "news ends the wait");
         assert_eq!(loads.start(now, 4), Some(web()));
         loads.ended(&web());

@@ -140,6 +140,11 @@ impl Watching {
         self.any_broken() && self.health.values().all(Health::is_broken)
     }
 
+    /// Whether the watch of a kind is broken, for however short.
+    pub fn is_kind_broken(&self, gvk: &Gvk) -> bool {
+        self.kinds.get(gvk).and_then(|kind| self.health.get(kind.lease.key())).is_some_and(Health::is_broken)
+    }
+
     /// Whether nothing backs what is known of a kind's objects.
     pub fn is_kind_stale(&self, gvk: &Gvk, interval: Duration, now: Instant) -> bool {
         self.kinds.get(gvk).and_then(|kind| self.health.get(kind.lease.key())).is_some_and(|health| health.is_stale(interval, now))

@@ -87,7 +87,7 @@ pub async fn beside_failing_clusters(fleet: &Fleet, hub: &Hub, table: &mut Table
     let beside = edits(&editor, UNTOUCHED + EDITS).await?;
     let unreachable = hub.metric_of("holdfast_clusters", "state=\"Unreachable\"").await?;
     table.beside("healthy cluster: edit → corrected", &alone, &beside);
-    table.number("   clusters unreachable at the end of it", unreachable, None);
+    table.number("   clusters told to be unreachable at the end of it", unreachable, None);
     drop(throttled);
     fleet.management.kubectl(&["delete", "clusters,secrets", "--all", "-n", FAILING]).await?;
     Ok(())
