@@ -21,6 +21,7 @@ use crate::{
     cluster::{
         self, Shared,
         identities::Identities,
+        outages::Outages,
         state::{ClusterId, States},
     },
     events::Events,
@@ -192,6 +193,7 @@ impl Hub {
         let shared = Arc::new(Shared {
             states: States::default(),
             identities: Identities::default(),
+            outages: Outages::default(),
             kubeconfigs: KubeconfigReader::new(client.clone(), options.servers.clone()),
             reports: reports.clone(),
             events,
@@ -294,6 +296,7 @@ async fn registry(
             futures::future::join_all(ended.iter().map(|running| running.scope.stop(RELEASE_WITHIN))).await;
             for name in gone {
                 shared.metrics.remove_cluster(&name);
+                shared.outages.forget(&name);
                 shared.releases.remove(&name);
                 shared.reports.retire_cluster(&name);
                 tracing::info!(cluster = %name, "no longer looked after");

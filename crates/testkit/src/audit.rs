@@ -101,7 +101,7 @@ impl Audit {
         let mut arrived: HashMap<String, usize> = HashMap::new();
         // A line without its end is being written.
         for line in log.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
-            let line: Line = serde_json::from_str(line).context("a line of the audit log")?;
+            let line = Line::parse(line).context("a line of the audit log")?;
             let code = line.response_status.as_ref().map(|status| status.code);
             let ended = line.stage_timestamp.filter(|_| line.stage == Stage::ResponseComplete);
             if line.stage == Stage::RequestReceived {
@@ -212,6 +212,9 @@ impl fmt::Display for Audit {
     }
 }
 
+/// How the API server begins a line.
+const LINE_START: &str = "{\"kind\":\"Event\",";
+
 #[derive(Deserialize, PartialEq, Eq)]
 enum Stage {
     RequestReceived,
@@ -260,6 +263,14 @@ struct ResponseStatus {
 }
 
 impl Line {
+    /// A server that was killed leaves half a line, and its successor goes on behind it.
+    fn parse(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text).or_else(|error| match text.rfind(LINE_START) {
+            Some(at) if at > 0 => serde_json::from_str(text.get(at..).unwrap_or_default()),
+            _ => Err(error),
+        })
+    }
+
     fn into_call(self) -> Call {
         let object = self.object_ref.unwrap_or_default();
         Call {
@@ -341,6 +352,14 @@ mod tests {
             assert_eq!(read_from(&log, Mark(mark)).await.unwrap(), rest, "{mark}");
         }
         tokio::fs::remove_file(&log).await.unwrap();
+    }
+
+    #[test]
+    fn half_a_line_of_a_killed_server_is_no_line() {
+        let event = "{\"kind\":\"Event\",\"auditID\":\"1\",\"stage\":\"RequestReceived\",\"requestURI\":\"/x\",\"verb\":\"get\",\
+                     \"user\":{},\"requestReceivedTimestamp\":\"2026-01-01T00:00:00Z\"}\n";
+        let killed = event.get(..40).unwrap().to_owned() + event;
+        assert_eq!(Audit::parse(&killed).unwrap().0.len(), 1);
     }
 
     #[test]

@@ -135,6 +135,11 @@ async fn without_faults_it_is_not_there() {
     let account = scene.proxy.through(&scene.plane.service_account("plain", "sa").await.unwrap()).unwrap().client().unwrap();
     let refused = Writer::new(account, "sa").get(&scene.a).await.unwrap_err();
     assert!(format!("{refused:?}").contains("system:serviceaccount:plain:sa"), "tokens go through: {refused:?}");
+    let poses = scene.proxy.pose_as("another");
+    let uid = async || scene.fetch("/api/v1/namespaces/kube-system").await.unwrap()["metadata"]["uid"].take();
+    assert_eq!(uid().await, "another");
+    drop(poses);
+    assert_ne!(uid().await, "another");
     let kubeconfig = scene.proxy.kubeconfig(scene.plane, "ann", &[]).unwrap();
     assert!(kubeconfig.contains(scene.proxy.url()) && !kubeconfig.contains(scene.plane.url()));
 }

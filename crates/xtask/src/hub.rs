@@ -136,6 +136,14 @@ impl Hub {
         sum.with_context(|| format!("no metric {name}"))
     }
 
+    /// The series of a metric that has this label, as it is printed.
+    pub async fn metric_of(&self, name: &str, label: &str) -> Result<f64> {
+        let page = self.page("/metrics").await?;
+        let line = page.lines().find(|line| line.split('{').next() == Some(name) && line.contains(label));
+        let value = line.and_then(|line| line.trim_end().rsplit_once(' ')).with_context(|| format!("no metric {name}"))?.1;
+        value.parse().with_context(|| format!("the metric {name}"))
+    }
+
     /// The most memory the process has had resident, in bytes.
     pub fn peak_rss(&self) -> Result<u64> {
         self.status("VmHWM:")

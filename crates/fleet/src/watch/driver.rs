@@ -33,23 +33,30 @@ pub trait Consumer<T>: Send {
     fn stepped(&mut self, machine: &Machine, step: &Step<T>);
 }
 
+/// How watches go on that wait after a failure. Those that are well go on as they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// They stay where they are, however long they have waited.
+    pub held: bool,
+}
+
 /// The connection a watch uses, and the ways to disturb it.
 #[derive(Debug)]
 pub struct Link<S> {
     sources: watch::Receiver<Arc<S>>,
-    nudges: watch::Receiver<()>,
+    paces: watch::Receiver<Pace>,
 }
 
 impl<S> Link<S> {
     /// A watch over the source in `sources`. When that is replaced the watch goes on over the new one from where it stands; a value
-    /// sent to `nudges` ends a sleep and disturbs nothing else.
-    pub fn new(sources: watch::Receiver<Arc<S>>, nudges: watch::Receiver<()>) -> Self {
-        Self { sources, nudges }
+    /// sent to `paces` ends a sleep, or holds whoever sleeps, and disturbs nothing else.
+    pub fn new(sources: watch::Receiver<Arc<S>>, paces: watch::Receiver<Pace>) -> Self {
+        Self { sources, paces }
     }
 
     /// The source for a request that starts now. What was signalled before is settled by it.
     fn source(&mut self) -> Arc<S> {
-        self.nudges.mark_unchanged();
+        self.paces.mark_unchanged();
         Arc::clone(&self.sources.borrow_and_update())
     }
 }
@@ -141,11 +148,25 @@ async fn perform<S: Source>(key: &WatchKey, link: &mut Link<S>, lines: &mut Opti
                 biased;
                 // A new connection may have cured what we sleep over. Cancel-safe: only marks the value as seen.
                 () = changed(&mut link.sources) => Arrived::Moved,
-                // Cancel-safe: only marks the value as seen.
-                () = changed(&mut link.nudges) => Arrived::Woke,
                 // Cancel-safe: the delay starts anew with the next step.
-                () = tokio::time::sleep(delay) => Arrived::Woke,
+                () = rested(&mut link.paces, delay) => Arrived::Woke,
             }
+        }
+    }
+}
+
+/// Completes when the delay is over and nobody holds the watch, or when a pace is sent that does not.
+async fn rested(paces: &mut watch::Receiver<Pace>, delay: Duration) {
+    let until = Instant::now() + delay;
+    loop {
+        let held = paces.borrow().held;
+        // Cancel-safe: only marks the value as seen.
+        tokio::select! {
+            biased;
+            () = changed(paces) => if !paces.borrow().held {
+                return;
+            },
+            () = tokio::time::sleep_until(until), if !held => return,
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::{
     decode::Decode,
-    driver::{self, Consumer, Link},
+    driver::{self, Consumer, Link, Pace},
     machine::{Listing, Machine},
     source::Source,
     stats::WatchStats,
@@ -46,7 +46,7 @@ pub struct Watches<S: Source, D: Decode> {
 
 struct Shared<S: Source, D: Decode> {
     sources: watch::Sender<Arc<S>>,
-    nudges: watch::Sender<()>,
+    paces: watch::Sender<Pace>,
     decode: D,
     deliveries: mpsc::Sender<Delivery<D::Item>>,
     supervisor: Supervisor,
@@ -82,7 +82,7 @@ impl<S: Source, D: Decode> Watches<S, D> {
     ) -> Self {
         let shared = Shared {
             sources: watch::Sender::new(source),
-            nudges: watch::Sender::new(()),
+            paces: watch::Sender::new(Pace::default()),
             decode,
             deliveries,
             supervisor,
@@ -125,7 +125,14 @@ impl<S: Source, D: Decode> Watches<S, D> {
 
     /// Lets watches that wait after a failure try again now, for example with a new token. Those that are well are not disturbed.
     pub fn retry_now(&self) {
-        self.shared.nudges.send_replace(());
+        // The same again is news, too.
+        self.shared.paces.send_modify(|_| {});
+    }
+
+    /// Holds watches that wait after a failure, or lets them go on at once: whoever knows that the cluster does not answer need not let
+    /// each of them find out. Those that are well are not disturbed.
+    pub fn hold(&self, held: bool) {
+        self.shared.paces.send_if_modified(|pace| std::mem::replace(&mut pace.held, held) != held);
     }
 
     /// How many watches run.
@@ -143,7 +150,7 @@ impl<S: Source, D: Decode> Watches<S, D> {
                 let listing = if shared.paged_only.load(Ordering::Relaxed) { Listing::Paged } else { Listing::Streaming };
                 let machine = Machine::new(listing, rand::random());
                 let consumer = Outlet::new(Arc::clone(&shared), Arc::clone(&key), run);
-                let link = Link::new(shared.sources.subscribe(), shared.nudges.subscribe());
+                let link = Link::new(shared.sources.subscribe(), shared.paces.subscribe());
                 driver::run(&key, link, &shared.decode, machine, consumer).await;
                 Ok::<_, Infallible>(())
             }

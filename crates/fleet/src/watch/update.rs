@@ -82,6 +82,11 @@ impl Reason {
         Self::BadAnswer,
     ];
 
+    /// Whether it may be the whole server that fails, and not what is watched.
+    pub fn is_of_server(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Timeout | Self::Unauthorized | Self::Throttled | Self::Server)
+    }
+
     /// A stable word for metrics and reports.
     pub fn label(self) -> &'static str {
         match self {

@@ -30,10 +30,10 @@ use tokio_util::sync::CancellationToken;
 use super::{
     audit::Audit,
     book::Book,
+    breaker::Breaker,
     claims::Claims,
     context::Examined,
     credentials::Credentials,
-    doubt::Doubt,
     following::Probe,
     guarded::Guarded,
     identities::{Claim, Seat},
@@ -85,7 +85,7 @@ pub(super) enum Job {
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
     Probed { number: u64, probe: Probe },
     Kept(Written),
-    Confirmed { question: u64, found: Result<Arc<str>, SourceError> },
+    Asked { answer: Result<Arc<str>, SourceError> },
     Reread(Option<Arc<Kubeconfig>>),
 }
 
@@ -160,8 +160,6 @@ pub(super) struct Actor {
     pub(super) cluster: ClusterId,
     pub(super) credentials: Credentials,
     pub(super) uid: Arc<str>,
-    /// Whether that is still who answers.
-    pub(super) doubt: Doubt,
     pub(super) started: Instant,
     /// The leave to write, which moves with everything that a write depends on, and what this name of the cluster may do.
     pub(super) seat: Seat,
@@ -210,8 +208,7 @@ pub(super) struct Actor {
     pub(super) discover_at: Instant,
     housekeeping_at: Instant,
     pub(super) contact: Contact,
-    pub(super) failures: u32,
-    pub(super) resume_at: Option<Instant>,
+    pub(super) breaker: Breaker,
 }
 
 /// What the actor leaves.
@@ -267,7 +264,6 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         cluster,
         credentials,
         uid,
-        doubt: Doubt::default(),
         started: now,
         seat,
         permits_due: false,
@@ -304,8 +300,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         flush_at: None,
         discover_at: now + DISCOVER_EVERY,
         housekeeping_at: now + HOUSEKEEPING,
-        failures: 0,
-        resume_at: None,
+        breaker: Breaker::default(),
     };
     actor.publish_cluster();
     let ended = actor.run(&mut fleet, &mut claim, &mut deliveries, stop).await;
@@ -378,12 +373,13 @@ impl Actor {
         let audits = self.audits.iter().filter(|(gvk, _)| !self.auditing.contains(*gvk)).map(|(_, at)| *at).min();
         let times = [
             judging.filter(|_| self.queue.in_flight() < JUDGING),
-            audits,
+            audits.filter(|_| !self.breaker.holds()),
             self.flush_at,
-            Some(self.discover_at).filter(|_| self.discovery.is_some()),
-            self.resume_at,
+            Some(self.discover_at).filter(|_| self.discovery.is_some() && !self.breaker.holds()),
+            self.breaker.next(),
+            self.untold_until(),
             self.credentials.next(),
-            self.loads.next(LOADING).filter(|_| self.resume_at.is_none()),
+            self.loads.next(LOADING).filter(|_| !self.breaker.holds()),
             self.memory.next(),
         ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
@@ -394,20 +390,19 @@ impl Actor {
     pub(super) fn may_judge(&self) -> bool {
         self.book.complete
             && !self.loads.hold_judgements()
-            && self.resume_at.is_none()
-            && !self.doubt.is_raised()
+            && !self.breaker.holds()
             && (self.scalers.complete || Instant::now() >= self.scalers_due)
     }
 
     fn start_jobs(&mut self) {
         let now = Instant::now();
-        if self.resume_at.is_some_and(|at| at <= now) {
-            self.resume_at = None;
-        }
         self.probe(now);
-        self.confirm();
-        while self.resume_at.is_none() && !self.doubt.is_raised() {
-            let Some(release) = self.loads.start(now, LOADING) else { break };
+        self.ask_for_life(now);
+        self.start_keeping(now);
+        if self.breaker.holds() {
+            return;
+        }
+        while let Some(release) = self.loads.start(now, LOADING) {
             self.start_load(release);
         }
         while self.may_judge() && self.queue.in_flight() < JUDGING {
@@ -480,7 +475,7 @@ impl Actor {
             Job::Audited { gvk, result } => self.audited(&gvk, result),
             Job::Probed { number, probe } => self.probed(number, probe),
             Job::Kept(written) => self.kept(&written),
-            Job::Confirmed { question, found } => self.confirmed(question, found),
+            Job::Asked { answer } => self.asked(answer),
             Job::Reread(kubeconfig) => {
                 if let Some(kubeconfig) = kubeconfig {
                     self.offered(&kubeconfig);
@@ -491,6 +486,7 @@ impl Actor {
 
     fn tick(&mut self) {
         let now = Instant::now();
+        self.tell_of_outage(now);
         if self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;
             self.flush();
@@ -498,6 +494,9 @@ impl Actor {
         if self.housekeeping_at <= now {
             self.housekeeping_at = now + HOUSEKEEPING;
             self.review_freshness(now);
+            if self.watching.all_broken() {
+                self.unreached(false);
+            }
             self.expire_listings();
             self.expire_rules();
             // Autoscalers go out of sight with time.

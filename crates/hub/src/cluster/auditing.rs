@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     actor::{Actor, Job},
     audit::{Audit, audit},
+    following::is_break,
     sight::News,
     state::StateId,
 };
@@ -48,6 +49,10 @@ impl Actor {
                 let changed: HashSet<StateId> =
                     audit.changed.iter().filter(|(_, news)| *news == News::Changed).map(|(id, _)| *id).collect();
                 self.vouch_for(gvk, Some(&|id| audit.listed.contains(&id) && !changed.contains(&id)), now);
+                if self.watching.is_kind_broken(gvk) {
+                    // What can be listed can be watched again: the watch need not sleep on.
+                    self.watching.retry_now();
+                }
                 for (id, news) in audit.changed {
                     self.notice(id, news, now);
                 }
@@ -57,7 +62,7 @@ impl Actor {
             Err(error) => {
                 self.vouch_for(gvk, None, now);
                 match error {
-                    error if error.is_connection() => self.unreached(error.category()),
+                    error if error.is_connection() => self.unreached(is_break(&error)),
                     // Reading may be allowed where listing is not: every object is asked for by name.
                     CallError::Forbidden => self.look_for_missing(gvk, &HashSet::new(), now),
                     error => tracing::debug!(cluster = %self.name, %gvk, reason = error.category(), "audit failed"),

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     actor::{Actor, DISCOVER_AFTER},
+    following::is_watch_break,
     sight::News,
     sighting::{Sighting, Watched},
     state::StateId,
@@ -66,8 +67,8 @@ impl Actor {
                 if *reason == WatchReason::NotServed {
                     self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
                 }
-                if matches!(reason, WatchReason::Unreachable | WatchReason::Timeout | WatchReason::Unauthorized) {
-                    self.unreached(reason.label());
+                if reason.is_of_server() {
+                    self.unreached(is_watch_break(*reason));
                 }
             }
             _ => {}

@@ -1,15 +1,13 @@
 //! The actor's part about what leads it: the management cluster's word, the credentials, and whether the cluster answers.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
+use holdfast_api::report::Reason;
 use holdfast_fleet::{
     call::{ApiClient, CallError},
     kubeconfig::Kubeconfig,
     transport::TlsFault,
-    watch::SourceError,
+    watch::{Reason as WatchReason, SourceError},
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -17,6 +15,7 @@ use tokio::time::Instant;
 use super::{
     actor::{Actor, Ended, Job},
     identities::Claim,
+    state::StateId,
 };
 use crate::fleet_view::{Credential, FleetView, Gate};
 
@@ -88,7 +87,7 @@ impl Actor {
                 self.credentials.taken(Arc::clone(next), next.fingerprint());
                 self.watching.retry_now();
                 tracing::debug!(cluster = %self.name, "going on with a new token");
-                self.reached();
+                self.breaker.hasten(Instant::now());
             } else {
                 self.credentials.try_out(Arc::clone(next), next.fingerprint(), Instant::now());
             }
@@ -122,8 +121,10 @@ impl Actor {
                     tracing::debug!(cluster = %self.name, "going on over a new connection");
                     self.watching.move_to(Arc::new(client.clone()));
                     self.examiner.client = client;
-                    self.doubt.settle();
-                    self.answers_again();
+                    if self.breaker.renewed(Instant::now()) {
+                        self.returned();
+                    }
+                    self.rules_moved();
                     self.publish_cluster();
                 }
             }
@@ -142,73 +143,110 @@ impl Actor {
         }
     }
 
-    /// Asks who answers, once the connection may stand again.
-    pub(super) fn confirm(&mut self) {
-        if self.resume_at.is_some() {
-            return;
-        }
-        let Some(question) = self.doubt.ask() else { return };
-        let client = self.examiner.client.clone();
-        self.jobs.push(Box::pin(async move { Job::Confirmed { question, found: holdfast_fleet::discovery::cluster_uid(&client).await } }));
-    }
-
-    pub(super) fn confirmed(&mut self, question: u64, found: Result<Arc<str>, SourceError>) {
-        match found {
-            Ok(found) if found == self.uid => {
-                if self.doubt.same(question) {
-                    self.answers_again();
-                }
-            }
-            Ok(_) => {
-                tracing::warn!(cluster = %self.name, "another cluster answers now");
-                self.ended = Some(Ended::Reconnect);
-            }
-            Err(error) => {
-                self.doubt.unanswered();
-                self.unreached(error.category());
-            }
+    /// A call was answered.
+    pub(super) fn reached(&mut self) {
+        if self.breaker.close(Instant::now()) {
+            self.returned();
         }
     }
 
-    fn answers_again(&mut self) {
-        self.failures = 0;
-        self.resume_at = None;
-        if self.contact.unreachable.take().is_some() {
-            tracing::info!(cluster = %self.name, "the cluster answers again");
-            self.all_dirty();
-        }
-        self.rules_moved();
-    }
-
-    /// Something answered: if there is doubt who, that can be asked now.
-    pub(super) const fn reached(&mut self) {
-        self.resume_at = None;
-    }
-
-    pub(super) fn unreached(&mut self, reason: &'static str) {
-        if self.doubt.raise() {
+    /// A call failed in a way that may be the cluster's.
+    pub(super) fn unreached(&mut self, is_break: bool) {
+        let now = Instant::now();
+        if is_break && self.breaker.broke(now) {
             self.rules_moved();
         }
-        let now = Instant::now();
-        if self.resume_at.is_some_and(|at| at > now) {
-            return;
+        self.breaker.doubt(now);
+    }
+
+    /// Asks the cluster for a sign of life, where there is doubt: who it is.
+    pub(super) fn ask_for_life(&mut self, now: Instant) {
+        if self.breaker.ask(now) {
+            let client = self.examiner.client.clone();
+            self.jobs.push(Box::pin(async move { Job::Asked { answer: holdfast_fleet::discovery::cluster_uid(&client).await } }));
         }
-        self.failures = (self.failures + 1).min(7);
-        let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 500));
-        self.resume_at = Some(now + Duration::from_millis(500) * 2_u32.pow(self.failures) + jitter);
+    }
+
+    pub(super) fn asked(&mut self, answer: Result<Arc<str>, SourceError>) {
+        let now = Instant::now();
+        let (reason, hint) = match answer {
+            Ok(uid) if uid != self.uid => {
+                tracing::warn!(cluster = %self.name, "another cluster answers now");
+                self.ended = Some(Ended::Reconnect);
+                return;
+            }
+            Ok(_) => {
+                let was_proven = !self.breaker.is_unproven();
+                if self.breaker.settled(now) {
+                    self.returned();
+                } else if !was_proven {
+                    self.rules_moved();
+                }
+                return;
+            }
+            // Whether a kind may be read is no question of whether the cluster is there, where there is no doubt which one it is.
+            Err(SourceError::Forbidden) if !self.breaker.is_unproven() => {
+                if self.breaker.settled(now) {
+                    self.returned();
+                }
+                return;
+            }
+            Err(SourceError::Throttled { retry_after }) => (SourceError::Throttled { retry_after }.category(), retry_after),
+            Err(error) => (error.category(), None),
+        };
         if refuses_credentials(reason) && self.credentials.refused() {
             let (kubeconfigs, entry) = (self.shared.kubeconfigs.clone(), Arc::clone(&self.entry));
             self.jobs.push(Box::pin(async move { Job::Reread(kubeconfigs.read(&entry).await) }));
         }
         let reason = explained(reason, self.credentials.current(), self.shared.clock.now());
-        if self.contact.unreachable != Some(reason) {
-            if self.contact.unreachable.is_none() {
-                tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
-            }
-            self.contact.unreachable = Some(reason);
+        if self.breaker.failed(reason, hint, now) {
+            tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
+            self.watching.hold(true);
+            self.shared.outages.began(&self.name, now);
+        }
+    }
+
+    /// The cluster answers again: whatever waited because of it goes on at once.
+    fn returned(&mut self) {
+        tracing::info!(cluster = %self.name, "the cluster answers again");
+        let now = Instant::now();
+        self.watching.hold(false);
+        self.shared.outages.ended(&self.name);
+        self.loads.retry_now(now);
+        let failed: Vec<StateId> = self.releases.values().flat_map(|known| known.with_reason(Reason::ServerError)).collect();
+        for id in failed {
+            self.retries.remove(&id);
+            self.queue.push(id, now, now);
+        }
+        if self.contact.unreachable.take().is_some() {
+            self.all_dirty();
+        }
+        self.rules_moved();
+    }
+
+    /// Tells of an outage once it is time to.
+    pub(super) fn tell_of_outage(&mut self, now: Instant) {
+        if self.untold_until().is_some_and(|at| at <= now) {
+            self.contact.unreachable = self.breaker.open();
             self.all_dirty();
         }
     }
+
+    /// Until when an outage, or another reason for it, stays untold; `None` where there is nothing to tell.
+    pub(super) fn untold_until(&self) -> Option<Instant> {
+        let is_news = self.breaker.open().is_some() && self.breaker.open() != self.contact.unreachable;
+        if is_news { self.shared.outages.tell_at(&self.name) } else { None }
+    }
+}
+
+/// Whether a call failed because the connection did: another cluster may answer the next one.
+pub(super) const fn is_break(error: &CallError) -> bool {
+    matches!(error, CallError::Unreachable(_) | CallError::Tls(_) | CallError::Unauthorized)
+}
+
+/// The same of a watch.
+pub(super) const fn is_watch_break(reason: WatchReason) -> bool {
+    matches!(reason, WatchReason::Unreachable | WatchReason::Unauthorized)
 }
 
 /// Whether the server talks, but not with these credentials.

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::{
     actor::{Actor, UnderWay},
     context::{Context, Examined, Leave, Written},
+    following::is_break,
     guarded::Guarded,
     loads::doubling,
     queue::Due,
@@ -111,7 +112,7 @@ impl Actor {
         // First of all, and whatever became of the release meanwhile: what was written is never left unsaid.
         let record = write.as_ref().map(|write| self.say_written(release, guarded, &examined.uid, write));
         if let Some(error) = &examined.unreachable {
-            self.unreached(error.category());
+            self.unreached(is_break(error));
         } else {
             self.reached();
         }

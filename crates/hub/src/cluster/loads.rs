@@ -76,6 +76,13 @@ impl Loads {
         *failures == 1
     }
 
+    /// Ends every wait after a failure.
+    pub fn retry_now(&mut self, now: Instant) {
+        for at in self.waiting.values_mut() {
+            *at = now.min(*at);
+        }
+    }
+
     /// The record was read and cannot be used.
     pub fn refuse(&mut self, release: &ReleaseName, meta: &RecordMeta) {
         self.failures.remove(release);
@@ -159,6 +166,10 @@ mod tests {
             assert_eq!(loads.next(4), Some(now + Duration::from_secs(wait)));
             assert_eq!(loads.start(now, 4), None, "not before its time");
         }
+        loads.retry_now(now);
+        assert_eq!(loads.start(now, 4), Some(web()), "the cluster answers again");
+        loads.ended(&web());
+        loads.failed(&web(), now);
         assert!(loads.want(&web()), "news ends the wait");
         assert_eq!(loads.start(now, 4), Some(web()));
         loads.ended(&web());

@@ -7,17 +7,18 @@
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
 //! - [`identities`] decides under which of several names of one cluster is written.
-//! - `book`, `claims`, `credentials`, `health`, `loads`, `memory`, `pending`, `scalers`, `queue`, `source` are plain values with rules.
+//! - `book`, `breaker`, `claims`, `credentials`, `health`, `loads`, `memory`, `outages`, `pending`, `scalers`, `queue`, `source` are plain
+//!   values with rules.
 
 pub mod actor;
 mod audit;
 mod auditing;
 pub mod book;
+mod breaker;
 pub mod claims;
 pub mod context;
 mod credentials;
 mod delivering;
-mod doubt;
 mod following;
 pub mod guarded;
 mod health;
@@ -26,6 +27,7 @@ pub mod inquiry;
 mod judging;
 mod loads;
 mod memory;
+pub mod outages;
 pub mod pending;
 mod permits;
 mod publishing;
@@ -61,7 +63,7 @@ use holdfast_fleet::{
 use jiff::Timestamp;
 use tokio::{
     sync::{mpsc, watch},
-    time::sleep,
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -149,18 +151,20 @@ pub async fn run(
                 match Box::pin(session(&shared, &entry, &view, id, &kubeconfig, &fleet, &supervisor, &stop)).await {
                     Err(reason) => {
                         shared.identities.tried(&name);
-                        let explained = explained(reason, &kubeconfig, shared.clock.now());
-                        say(&shared, &entry, &Standing::unreachable(explained), &before);
+                        shared.outages.began(&name, Instant::now());
                         let looked_up = refuses_credentials(reason).then(|| reread.look(&shared, &entry, &shown));
                         if let Some(newer) = looked_up
                             && stop.run_until_cancelled(newer).await == Some(true)
                         {
                             continue;
                         }
-                        // Cancel-safe: a timer and a watch channel.
+                        let until = Instant::now() + backoff.next_delay();
+                        let explained = explained(reason, &kubeconfig, shared.clock.now());
+                        let tell = || say(&shared, &entry, &Standing::unreachable(explained), &before);
+                        // Cancel-safe: timers and a watch channel.
                         tokio::select! {
                             () = stop.cancelled() => return Ok(()),
-                            () = sleep(backoff.next_delay()) => {}
+                            () = rest(&shared, &name, until, tell) => {}
                             still_there = entry_changes(&mut fleet, &entry) => if !still_there { return Ok(()) },
                         }
                     }
@@ -174,6 +178,7 @@ pub async fn run(
             }
             Err(standing) => {
                 shared.identities.tried(&name);
+                shared.outages.forget(&name);
                 if let Standing { rejection: Some(rejection), .. } = &standing
                     && rejected.as_ref() != Some(rejection)
                 {
@@ -188,6 +193,19 @@ pub async fn run(
         }
     }
     Ok(())
+}
+
+/// Waits before the next attempt, and tells of the outage once it is time to.
+async fn rest(shared: &Shared, name: &ClusterName, until: Instant, tell: impl Fn()) {
+    while let Some(at) = shared.outages.tell_at(name).filter(|at| *at < until) {
+        sleep_until(at).await;
+        // Others may have failed meanwhile.
+        if shared.outages.tell_at(name).is_none_or(|at| at <= Instant::now()) {
+            tell();
+            break;
+        }
+    }
+    sleep_until(until).await;
 }
 
 /// Waits until the management cluster says something else about a cluster. Answers `false` when it will say nothing any more.
@@ -264,6 +282,8 @@ async fn session(
         }) => found?,
     };
     let memory = Memory::of(kept, |set| shared.states.intern(set));
+    shared.outages.known(&entry.name);
+    shared.outages.ended(&entry.name);
     let (sender, deliveries) = mpsc::channel(DELIVERIES);
     let scope = supervisor.child("session");
     let decoder = Decoder::new(id, shared.states.clone());

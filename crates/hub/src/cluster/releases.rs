@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::{
     actor::{Actor, Slot},
     book::{Phase, Revision, same_record},
+    following::is_break,
     records::ReleaseName,
     release::{Declared, LoadError},
     remembering::can_be_confirmed,
@@ -173,7 +174,7 @@ impl Actor {
             }
             LoadError::Read(cause) => {
                 if cause.is_connection() {
-                    self.unreached(cause.category());
+                    self.unreached(is_break(cause));
                 }
                 self.loads.failed(release, Instant::now())
             }

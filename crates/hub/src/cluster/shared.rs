@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, term::Term, transport::RequestObserver, watch::WatchStats};
 
-use super::{identities::Identities, state::States};
+use super::{identities::Identities, outages::Outages, state::States};
 use crate::{
     events::Events, fleet_view::KubeconfigReader, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports,
     state_secrets::StateSecrets,
@@ -18,6 +18,8 @@ pub struct Shared {
     pub identities: Identities,
     /// Reads kubeconfigs again that a server refused.
     pub kubeconfigs: KubeconfigReader,
+    /// Which clusters cannot be talked to, and whether they failed together.
+    pub outages: Outages,
     /// Where statuses go.
     pub reports: Reports,
     /// Where Events go.

@@ -138,6 +138,16 @@ impl Watching {
         self.health.values().any(Health::is_broken)
     }
 
+    /// Whether every watch is broken, for however short.
+    pub fn all_broken(&self) -> bool {
+        self.any_broken() && self.health.values().all(Health::is_broken)
+    }
+
+    /// Whether the watch of a kind is broken, for however short.
+    pub fn is_kind_broken(&self, gvk: &Gvk) -> bool {
+        self.kinds.get(gvk).and_then(|kind| self.health.get(kind.lease.key())).is_some_and(Health::is_broken)
+    }
+
     /// Whether nothing backs what is known of a kind's objects.
     pub fn is_kind_stale(&self, gvk: &Gvk, interval: Duration, now: Instant) -> bool {
         self.kinds.get(gvk).and_then(|kind| self.health.get(kind.lease.key())).is_some_and(|health| health.is_stale(interval, now))
@@ -181,6 +191,11 @@ impl Watching {
     /// Lets watches that wait after a failure try again now: there is a new token.
     pub fn retry_now(&self) {
         self.watches.retry_now();
+    }
+
+    /// Holds watches that wait after a failure, or lets them go on at once: the cluster does not answer, or does again.
+    pub fn hold(&self, held: bool) {
+        self.watches.hold(held);
     }
 
     /// The decoder.

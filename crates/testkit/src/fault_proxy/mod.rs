@@ -28,6 +28,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::WebPkiClientVerifier,
 };
+use serde_json::Value;
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_rustls::TlsAcceptor;
 
@@ -112,6 +113,17 @@ impl FaultProxy {
     /// Puts a rule in force, behind those that are. The first rule that means a request is the one that strikes it.
     pub fn rule(&self, wanted: Match, fault: Fault) -> Rule {
         self.shared.rules.add(wanted, fault)
+    }
+
+    /// Shows the cluster as one of its own: with another UID of `kube-system`, by which clusters are told apart.
+    pub fn pose_as(&self, uid: &str) -> Rule {
+        let uid = Value::from(uid);
+        let rename = move |object: &mut Value| {
+            if let Some(shown) = object.pointer_mut("/metadata/uid") {
+                shown.clone_from(&uid);
+            }
+        };
+        self.rule(Match::path("/api/v1/namespaces/kube-system"), Fault::rewrite_json(rename))
     }
 
     /// Changes the way as a whole.

@@ -85,12 +85,7 @@ impl Edits {
         let wanted = text(&declared, edited.pointer()).to_owned();
         let back = |object: Option<&Value>| object.is_some_and(|object| text(object, edited.pointer()) == wanted);
 
-        let target = edited.target(GUARDED, &names.0);
-        let mut lookout = Lookout::open(&self.editor, &target).await?;
-        self.editor.json_patch(&target, &edited.edit("drifted")).await?;
-        let answered = Instant::now();
-        lookout.until(|object| !back(object)).await?;
-        self.hub_took.push(lookout.until(back).await? - answered);
+        self.hub_took.push(restored(&self.editor, edited, &names.0, Some(&wanted)).await?);
 
         let target = edited.target(BY_HAND, &names.0);
         let mut lookout = Lookout::open(&self.editor, &target).await?;
@@ -108,6 +103,21 @@ impl Edits {
         let by_hub = audit.by_user(HUB_USER).filter(|call| call.verb != "watch");
         Outcome { calls: by_hub.len() as f64 / self.hub_took.len() as f64, hub: self.hub_took, hand: self.hand_took }
     }
+}
+
+/// Edits an object of the guarded release; answers how long its restoration took. What is wanted is what stands there, unless told.
+pub async fn restored(editor: &Writer, edited: Edited, name: &str, wanted: Option<&str>) -> Result<Duration> {
+    let target = edited.target(GUARDED, name);
+    let wanted = match wanted {
+        Some(wanted) => wanted.to_owned(),
+        None => text(&editor.get(&target).await?, edited.pointer()).to_owned(),
+    };
+    let back = |object: Option<&Value>| object.is_some_and(|object| text(object, edited.pointer()) == wanted);
+    let mut lookout = Lookout::open(editor, &target).await?;
+    editor.json_patch(&target, &edited.edit("drifted")).await?;
+    let answered = Instant::now();
+    lookout.until(|object| !back(object)).await?;
+    Ok(lookout.until(back).await? - answered)
 }
 
 fn key(kind: &str, name: &str) -> String {

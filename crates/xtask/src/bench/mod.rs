@@ -2,6 +2,7 @@
 //! Prints, asserts nothing about time.
 
 mod edits;
+mod failures;
 mod hand;
 mod table;
 
@@ -122,6 +123,10 @@ async fn measure(fleet: &Fleet, program: &Path, folder: &Path, edits: u32) -> Re
         fleet.in_sync(plane.name(), "bulk").await?;
     }
     table.number("peak RSS of the hub, MiB", mebibytes(hub.peak_rss()?), Some(60.0));
+    say("edits of a healthy cluster, alone and while others fail");
+    failures::beside_failing_clusters(fleet, &hub, &mut table).await?;
+    say("an outage");
+    failures::after_an_outage(fleet, &hub, OBJECTS, &mut table).await?;
     drop(hub);
 
     say("scanning");

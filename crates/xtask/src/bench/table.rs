@@ -8,6 +8,8 @@ use super::edits::Outcome;
 
 /// Aim for a correction beside the same by hand.
 const RATIO: f64 = 1.5;
+/// Aim for a healthy cluster beside failing ones.
+const BESIDE: f64 = 1.2;
 /// Aim for the calls of a correction.
 const CALLS: f64 = 4.0;
 /// Aims for p50 and p99 on an idle machine, in milliseconds.
@@ -59,6 +61,31 @@ impl Table {
             });
         }
         self.figure(&format!("{release}: calls for a correction"), calls, "", 2, Some(CALLS));
+    }
+
+    /// The same measured alone and beside trouble.
+    pub fn beside(&mut self, what: &str, alone: &[Duration], beside: &[Duration]) {
+        let sorted = |durations: &[Duration]| {
+            let mut sorted = durations.to_vec();
+            sorted.sort_unstable();
+            sorted
+        };
+        let (alone, beside, count) = (sorted(alone), sorted(beside), alone.len());
+        for (name, percent) in [("p50", 50), ("p99", 99)] {
+            let (alone, beside) = (millis(&alone, percent), millis(&beside, percent));
+            self.lines.push(Line {
+                what: format!("{what}, {name} of {count}, ms"),
+                figure: format!("{alone:.1}"),
+                target: String::new(),
+                met: None,
+            });
+            self.lines.push(Line {
+                what: "   the same while other clusters fail, ms; ratio".to_owned(),
+                figure: format!("{beside:.1}; {:.2}", beside / alone),
+                target: format!("≤ {BESIDE} ×"),
+                met: Some(beside <= alone * BESIDE),
+            });
+        }
     }
 
     fn figure(&mut self, what: &str, figure: f64, unit: &str, digits: usize, target: Option<f64>) {

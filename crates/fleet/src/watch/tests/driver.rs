@@ -8,7 +8,7 @@ use tokio::{
 use super::script::{Answer, Part, Script, decode_for, end_mark, ending, error, event, key, open, page};
 use crate::watch::{
     Reason, SourceError, Update,
-    driver::{Consumer, Link, run},
+    driver::{Consumer, Link, Pace, run},
     machine::{Listing, Machine},
     step::Step,
 };
@@ -34,8 +34,8 @@ impl Run {
     fn start(script: &Arc<Script>) -> Self {
         let (send, updates) = mpsc::channel(4);
         let sources = watch::Sender::new(Arc::clone(script));
-        let nudges = watch::Sender::new(());
-        let link = Link::new(sources.subscribe(), nudges.subscribe());
+        let paces = watch::Sender::new(Pace::default());
+        let link = Link::new(sources.subscribe(), paces.subscribe());
         let task = tokio::spawn(async move {
             let watched = key("apps", "v1", "deployments");
             run(&watched, link, &decode_for, Machine::new(Listing::Streaming, 3), Channel(send)).await;

@@ -164,6 +164,27 @@ async fn a_nudge_ends_the_sleep_of_broken_watches_and_leaves_live_ones_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn held_watches_go_on_together_when_they_are_let_go() {
+    let script = Script::new(|n, _| if n < 3 { Answer::Refuse(SourceError::Unreachable) } else { open([end_mark(10)]) });
+    let mut fleet = Fleet::new(&script);
+    fleet.watches.hold(true);
+    let _leases = [deployments(), key("", "v1", "services"), key("", "v1", "secrets")].map(|key| fleet.watches.acquire(key));
+    for _ in 0..3 {
+        assert_eq!(fleet.next().await.update, Update::Broken { reason: Reason::Unreachable });
+    }
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    fleet.watches.retry_now();
+    settle().await;
+    assert_eq!(script.calls().len(), 3, "nobody finds out what is known");
+    let released = tokio::time::Instant::now();
+    fleet.watches.hold(false);
+    for _ in 0..3 {
+        fleet.until_live().await;
+    }
+    assert!(released.elapsed() < Duration::from_millis(100), "the shortest back-off");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panicking_decoder_is_contained_and_the_watch_lists_anew() {
     let script = Script::new(|n, _| if n == 0 { open([event("ADDED", "boom", 1)]) } else { open([end_mark(10)]) });
     let mut fleet = Fleet::decoding(&script, |key, object| {
