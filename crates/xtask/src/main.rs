@@ -1,8 +1,9 @@
-//! Tasks of the workspace beyond building and testing: generated files, demo, benchmarks. `cargo xtask help` lists them.
+//! Tasks of the workspace beyond building and testing: generated files, demo, fuzzing, benchmarks. `cargo xtask help` lists them.
 
 mod bench;
 mod demo;
 mod fleet;
+mod fuzz;
 mod generate;
 mod hub;
 mod lookout;
@@ -24,6 +25,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Play through drift and its correction on real control planes.
     Demo(demo::Arguments),
+    /// Try new inputs on everything that reads what others wrote.
+    Fuzz(fuzz::Arguments),
     /// Write the files under manifests/ that follow from the code.
     Gen(generate::Arguments),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let ended = match Arguments::parse().task {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Gen(arguments) => generate::run(&arguments),
     };
     match ended {

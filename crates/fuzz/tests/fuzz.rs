@@ -1,0 +1,54 @@
+//! Every target, each as a test of its own so that they run side by side: a fixed sequence of inputs, or new ones for
+//! `HOLDFAST_FUZZ_SECONDS`.
+
+#![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests, outside of any test function")]
+
+use std::time::Duration;
+
+use holdfast_fuzz::{Effort, Target, run, targets};
+
+fn fuzz(target: &Target, inputs: u32) {
+    let effort = match std::env::var("HOLDFAST_FUZZ_SECONDS") {
+        Ok(seconds) => Effort::Timed(Duration::from_secs(seconds.parse().unwrap())),
+        Err(_) => Effort::Fixed { inputs },
+    };
+    match run(target, effort) {
+        Ok(tried) => println!("{}: {tried} inputs", target.name),
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
+#[test]
+fn fields() {
+    fuzz(&targets::FIELDS, 2000);
+}
+
+#[test]
+fn hosts() {
+    fuzz(&targets::HOSTS, 2000);
+}
+
+#[test]
+fn kubeconfig() {
+    fuzz(&targets::KUBECONFIG, 2000);
+}
+
+#[test]
+fn manifest() {
+    fuzz(&targets::MANIFEST, 2000);
+}
+
+#[test]
+fn policy() {
+    fuzz(&targets::POLICY, 2000);
+}
+
+#[test]
+fn record() {
+    fuzz(&targets::RECORD, 2000);
+}
+
+#[test]
+fn watch() {
+    fuzz(&targets::WATCH, 2000);
+}
