@@ -51,7 +51,8 @@ fn spoilt(good: &str) -> Vec<(String, Vec<u8>, &'static str)> {
     let after_user = &credentials[credentials.find("contexts:").unwrap()..];
     let user = |lines: &str| format!("{before_user}    {lines}\n{after_user}");
     let authority = good.lines().find_map(|line| line.trim().strip_prefix("certificate-authority-data: ")).unwrap();
-    let bomb: String = (1..12).map(|n| format!("a{n}: &a{n} [{}]\n", format!("*a{}, ", n - 1).repeat(10))).collect();
+    let level = |n: usize| format!("a{n}: &a{n} [{}]\n", format!("*a{}, ", n - 1).repeat(10));
+    let bomb = (1..12).map(level).collect::<Vec<_>>().concat();
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(good.encode_utf16().flat_map(u16::to_le_bytes)).collect();
     let secret = canary("kubeconfig");
 

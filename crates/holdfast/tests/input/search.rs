@@ -19,11 +19,14 @@ pub fn canary(place: &str) -> String {
 /// A piece of text around the first planted word, if there is one: as it is, in hexadecimal digits, as base64, or as base64 of
 /// something that holds it anywhere.
 pub fn find(text: &[u8]) -> Option<String> {
-    let hex: String = CANARY.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let forms = [CANARY.to_owned(), hex].into_iter().chain((0..3).map(base64_at));
+    let forms = [CANARY.to_owned(), hex(CANARY)].into_iter().chain((0..3).map(base64_at));
     let at = forms.filter_map(|form| text.windows(form.len()).position(|window| window.eq_ignore_ascii_case(form.as_bytes()))).min()?;
     let around = &text[at.saturating_sub(120)..text.len().min(at + 120)];
     Some(String::from_utf8_lossy(around).into_owned())
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
 /// The characters of base64 that do not depend on what stands before and behind, with `shift` bytes before.
@@ -34,6 +37,7 @@ fn base64_at(shift: usize) -> String {
 }
 
 /// The same in a blob of the hub's state, which may be compressed.
+#[expect(clippy::disallowed_methods, reason = "the hub wrote it, so it is no bomb")]
 pub fn find_in_blob(blob: &[u8]) -> Option<String> {
     assert!(!blob.starts_with(&ZSTD), "this search cannot read zstd yet");
     let mut plain = Vec::new();
@@ -89,7 +93,7 @@ fn every_form_of_a_planted_word_is_found() {
         ("one byte into base64", BASE64_STANDARD.encode(format!("x{word}y"))),
         ("two bytes into base64", BASE64_STANDARD.encode(format!("xx{word}yy"))),
         ("within JSON within base64", BASE64_STANDARD.encode(format!(r#"{{"auth":"{word}"}}"#))),
-        ("in hexadecimal digits", word.bytes().map(|byte| format!("{byte:02x}")).collect()),
+        ("in hexadecimal digits", hex(&word)),
     ] {
         std::fs::write(&log, format!("INFO line\nDEBUG value={text} more\n")).unwrap();
         let (files, found) = find_in_files(&folder);
