@@ -29,7 +29,3 @@ pub struct Target {
     /// Tries one input. An error, or a panic, is a find.
     pub check: fn(&[u8]) -> anyhow::Result<()>,
 }
-
-/// Every target.
-pub const TARGETS: [&Target; 7] =
-    [&targets::FIELDS, &targets::HOSTS, &targets::KUBECONFIG, &targets::MANIFEST, &targets::POLICY, &targets::RECORD, &targets::WATCH];
