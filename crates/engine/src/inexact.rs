@@ -21,8 +21,15 @@ pub(crate) fn applies(refusal: &Refusal) -> bool {
 /// The next step for such an object.
 pub(crate) fn decide(case: &Case<'_>, live: &Value, refusal: &Refusal) -> Step {
     // The server merges what it will not apply: it drops unknown fields and takes duplicate keys.
-    if refusal.reason == Reason::ManifestInvalid && matches!(case.merged, Answer::NotAsked) {
-        return Step::Merge;
+    if refusal.reason == Reason::ManifestInvalid {
+        match case.merged {
+            Answer::NotAsked => return Step::Merge,
+            // What it neither applies nor merges no object can hold, so nothing is as declared.
+            Answer::Refused(Refusal { reason: Reason::ManifestInvalid | Reason::Invalid, .. }) => {
+                return Step::Done(Box::new(Judgement::plain(Verdict::Unknown, Action::Reported, refusal.reason, why(refusal))));
+            }
+            Answer::Refused(_) | Answer::Given(_) => {}
+        }
     }
     let guess = reduced::owned(&case.desired.key.gvk, &case.desired.value);
     let assessment = assess_guess(case, &guess, live);

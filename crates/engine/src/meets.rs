@@ -12,7 +12,8 @@ use crate::{
 /// Whether a write to the fields of this `fieldsV1` text can have changed an owned value. Text that cannot be read could hold anything.
 pub fn meets(owned: &OwnedSet, fields_v1: &str) -> bool {
     let mut text = serde_json::Deserializer::from_str(fields_v1);
-    Walk { node: owned.root(), top: true }.deserialize(&mut text).unwrap_or(true)
+    let found = Walk { node: owned.root(), top: true }.deserialize(&mut text);
+    found.and_then(|found| text.end().map(|()| found)).unwrap_or(true)
 }
 
 struct Walk<'a> {
@@ -39,26 +40,52 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<bool, A::Error> {
         // An owned leaf stands for everything below it.
         let mut found = self.node.is_own() && self.node.is_leaf();
-        let mut empty = true;
+        // So does a written one: marked as itself, or empty, and nothing below.
+        let (mut is_own, mut is_empty, mut is_leaf) = (false, true, true);
         while let Some(name) = members.next_key::<std::borrow::Cow<'_, str>>()? {
-            empty = false;
-            let below = child(self.node, &name);
+            is_empty = false;
+            let below = match Member::of(self.node, &name) {
+                Member::Itself => {
+                    is_own = true;
+                    found |= self.node.is_own();
+                    None
+                }
+                Member::Below(node) => {
+                    is_leaf = false;
+                    node
+                }
+                // Could mean anything.
+                Member::Unknown => {
+                    found = true;
+                    None
+                }
+            };
             match below {
                 Some(node) if !found => found = members.next_value_seed(Walk { node, top: false })?,
-                _ => {
-                    members.next_value::<IgnoredAny>()?;
-                    found |= name == "." && self.node.is_own();
-                }
+                _ => _ = members.next_value::<IgnoredAny>()?,
             }
         }
-        Ok(found || (empty && !self.top))
+        Ok(found || (!self.top && is_leaf && (is_own || is_empty)))
     }
 }
 
-fn child<'a>(node: &'a Node, name: &str) -> Option<&'a Node> {
-    match name.strip_prefix("f:") {
-        Some(field) => node.field(field),
-        None => node.child(&Segment::from_fields_v1(name)?),
+/// What a member of a written set is about.
+enum Member<'a> {
+    /// The place itself.
+    Itself,
+    /// A place below, if something is owned there.
+    Below(Option<&'a Node>),
+    /// A name of a later format.
+    Unknown,
+}
+
+impl<'a> Member<'a> {
+    fn of(node: &'a Node, name: &str) -> Self {
+        match name.strip_prefix("f:") {
+            Some(field) => Self::Below(node.field(field)),
+            None if name == "." => Self::Itself,
+            None => Segment::from_fields_v1(name).map_or(Self::Unknown, |segment| Self::Below(node.child(&segment))),
+        }
     }
 }
 
@@ -87,6 +114,8 @@ mod tests {
                 assert_eq!(meets(&owned, &b.to_string()), owned.intersects(&OwnedSet::from_fields_v1(b)), "{a} {b}");
             }
         }
-        assert!(meets(&OwnedSet::from_fields_v1(&sets[0]), "{broken"));
+        for unreadable in ["{broken", "{} {}", "", "[]"] {
+            assert!(meets(&OwnedSet::from_fields_v1(&sets[0]), unreadable), "{unreadable}");
+        }
     }
 }

@@ -87,7 +87,11 @@ impl Node {
             if name == "." {
                 node.own = true;
             } else if let (Some(segment), Value::Object(below)) = (Segment::from_fields_v1(name), below) {
-                node.children.push((segment, Self::read(below)));
+                let below = Self::read(below);
+                // Of unknown members alone nothing is left, which is no leaf.
+                if !below.is_empty() {
+                    node.children.push((segment, below));
+                }
             }
         }
         node.children.sort_by(|a, b| a.0.cmp(&b.0));

@@ -40,6 +40,10 @@ impl Segment {
             "v" => serde_json::from_str(rest).ok().map(Self::Item),
             "k" => {
                 let Ok(Value::Object(keys)) = serde_json::from_str(rest) else { return None };
+                // No key would name every item.
+                if keys.is_empty() {
+                    return None;
+                }
                 let mut keys: Vec<(Box<str>, Value)> = keys.into_iter().map(|(name, value)| (name.into(), value)).collect();
                 keys.sort_by(|a, b| a.0.cmp(&b.0));
                 Some(Self::Key(keys.into()))
@@ -290,7 +294,7 @@ impl PatternSegment {
         match text.strip_prefix('[') {
             None | Some("#order]") => Ok(Self::Text(text.to_owned())),
             Some(inner) => {
-                let body = inner.strip_suffix(']').filter(|body| !body.ends_with('\\')).ok_or(PathError::Item)?;
+                let body = inner.strip_suffix(']').filter(|body| !ends_escaping(body)).ok_or(PathError::Item)?;
                 let mut pairs = split_unescaped(body, ',');
                 if pairs.iter().any(|pair| split_unescaped(pair, '=').len() != 2) {
                     return Err(PathError::Item);
@@ -301,6 +305,11 @@ impl PatternSegment {
             }
         }
     }
+}
+
+/// Whether a text ends in a backslash that escapes what comes next: an odd number of them.
+fn ends_escaping(text: &str) -> bool {
+    text.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
 /// Splits at `separator` where no backslash stands before it; keeps the backslashes.
@@ -336,6 +345,7 @@ mod tests {
             (vec!["f:spec", "f:ports", r#"k:{"protocol":"TCP","port":80}"#, "f:nodePort"], "/spec/ports/[port=80,protocol=TCP]/nodePort"),
             (vec!["f:metadata", "f:finalizers", r#"v:"a/b""#], "/metadata/finalizers/[=a~1b]"),
             (vec!["f:volumeMounts", r#"k:{"mountPath":"/a]b,c=d\\e"}"#], r"/volumeMounts/[mountPath=~1a\]b\,c\=d\\e]"),
+            (vec!["f:volumeMounts", r#"k:{"mountPath":"C:\\"}"#], r"/volumeMounts/[mountPath=C:\\]"),
             (vec!["f:set", "v:5"], "/set/[=5]"),
         ] {
             let path = path(&segments);
@@ -350,7 +360,7 @@ mod tests {
         for text in ["f:spec", r#"k:{"containerPort":80,"protocol":"TCP"}"#, r#"v:"x""#, "v:5"] {
             assert_eq!(Segment::from_fields_v1(text).unwrap().to_fields_v1().unwrap(), text);
         }
-        for text in [".", "i:0", "nothing", "k:[]", "v:{"] {
+        for text in [".", "i:0", "nothing", "k:[]", "k:{}", "v:{"] {
             assert_eq!(Segment::from_fields_v1(text), None, "{text}");
         }
     }
@@ -382,6 +392,8 @@ mod tests {
             ("/a~2", PathError::Escape),
             ("/a~", PathError::Escape),
             ("/[name=web", PathError::Item),
+            (r"/[name=web\]", PathError::Item),
+            (r"/[name=web\\\]", PathError::Item),
             ("/[]", PathError::Item),
             ("/[name]", PathError::Item),
         ] {

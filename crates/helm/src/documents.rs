@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::{
-    limits::Limits,
+    limits::{Budget, Limits},
     yaml::{self, YamlError},
 };
 
@@ -33,7 +33,13 @@ impl std::fmt::Debug for Document {
 /// (charts print `---apiVersion: v1`). Text after a line `...` is not part of the release.
 pub fn documents<'a>(manifest: &'a str, limits: &Limits) -> Documents<'a> {
     let manifest = manifest.strip_prefix('\u{feff}').unwrap_or(manifest);
-    Documents { rest: Some(manifest), json: manifest.trim_start().starts_with('{'), limits: *limits, nodes: limits.nodes, number: 0 }
+    Documents {
+        rest: Some(manifest),
+        json: manifest.trim_start().starts_with('{'),
+        limits: *limits,
+        budget: Budget::new(limits),
+        number: 0,
+    }
 }
 
 /// Iterator over the documents of a manifest; see [`documents`].
@@ -43,8 +49,7 @@ pub struct Documents<'a> {
     /// Helm takes a manifest that starts with a brace for a stream of JSON values, up to the first that is none.
     json: bool,
     limits: Limits,
-    /// YAML nodes still allowed.
-    nodes: usize,
+    budget: Budget,
     number: usize,
 }
 
@@ -71,13 +76,14 @@ impl<'a> Documents<'a> {
     fn read_yaml(&mut self, text: &str) -> Result<Value, YamlError> {
         // Helm's reader ends every line; a block scalar at the very end would lose its line break otherwise.
         let text = if text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) };
-        yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(&text), &self.limits, &mut self.nodes)
+        yaml::parse(text.strip_prefix('\u{feff}').unwrap_or(&text), &self.limits, &mut self.budget)
     }
 
     fn read_json(&mut self, text: &str) -> Result<Value, YamlError> {
-        // Every node but the root follows one of these, so this counts too many rather than too few.
+        // Every node but the root follows one of these, and all text stands here: this counts too much rather than too little.
         let nodes = 1 + text.bytes().filter(|byte| matches!(byte, b'[' | b'{' | b',' | b':')).count();
-        self.nodes = self.nodes.checked_sub(nodes).ok_or(YamlError::TooManyNodes)?;
+        self.budget.take_nodes(nodes)?;
+        self.budget.take_text(text)?;
         let mut value = serde_json::from_str(text).map_err(|error| YamlError::Syntax { line: error.line() })?;
         yaml::wire(&mut value);
         Ok(value)

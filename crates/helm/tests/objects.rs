@@ -245,6 +245,12 @@ fn bombs_end_early() {
         writeln!(laughs, "a{level}: &a{level} [{nine}]").unwrap();
     }
     assert_eq!(errors(&laughs, &Limits::default()), [Some(YamlError::TooManyNodes)]);
+    // Few nodes, much text: as a value, as a key, in a merge.
+    let long = "x".repeat(1 << 20);
+    for again in ["b: [", "b: [{*a : 1}, ", "b: [{<<: {c: *a}}, "] {
+        let repeated = format!("a: &a {long}\n{again}{}]\n", "*a, ".repeat(500));
+        assert_eq!(errors(&repeated, &Limits::default()), [Some(YamlError::TooMuchText)], "{again}");
+    }
     assert_eq!(errors(&"[".repeat(1 << 20), &Limits::default()), [Some(YamlError::TooDeep)]);
     assert_eq!(errors(&"- ".repeat(1 << 20), &Limits::default()), [Some(YamlError::TooDeep)]);
     assert_eq!(errors(&"{a: ".repeat(1 << 18), &Limits::default()), [Some(YamlError::TooDeep)]);

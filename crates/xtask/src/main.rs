@@ -1,8 +1,9 @@
-//! Tasks of the workspace beyond building and testing: generated files, demo, benchmarks. `cargo xtask help` lists them.
+//! Tasks of the workspace beyond building and testing: generated files, demo, fuzzing, benchmarks. `cargo xtask help` lists them.
 
 mod bench;
 mod demo;
 mod fleet;
+mod fuzz;
 mod generate;
 mod hub;
 mod lookout;
@@ -27,6 +28,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Let everything happen to a hub for a while and see whether it grows.
     Soak(soak::Arguments),
+    /// Try new inputs on everything that reads what others wrote.
+    Fuzz(fuzz::Arguments),
     /// Write the files under manifests/ that follow from the code.
     Gen(generate::Arguments),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Gen(arguments) => generate::run(&arguments),
     };
     match ended {

@@ -51,6 +51,24 @@ fn the_merge_tells_what_the_server_makes_of_a_value() {
 }
 
 #[test]
+fn what_no_object_can_hold_is_unknown() {
+    for reason in [Reason::ManifestInvalid, Reason::Invalid] {
+        let mut world = blind(Reason::ManifestInvalid);
+        world.oracle.as_mut().unwrap().fields = vec!["/spec/replicas".into()];
+        world.merged = Some(refusal(reason));
+        for replicas in [2, 5] {
+            edit(&mut world, "kubectl-edit", &json!(replicas));
+            let (judgement, _) = world.judged();
+            assert_eq!(
+                (judgement.verdict, judgement.action, judgement.reason),
+                (Verdict::Unknown, Action::Reported, Reason::ManifestInvalid)
+            );
+            assert!(judgement.message.ends_with("at /spec/replicas") && judgement.paths.is_empty() && !judgement.settled);
+        }
+    }
+}
+
+#[test]
 fn without_the_right_to_ask_only_traces_count() {
     for reason in [Reason::Forbidden, Reason::Unverified] {
         let mut world = blind(reason);

@@ -228,6 +228,7 @@ impl Machine {
         let Ok(Versioned { version: seen, item }) = decode(object) else { return self.garbled(now) };
         let silence = match &mut self.phase {
             Phase::InitialEvents { .. } => INITIAL_SILENCE,
+            Phase::Following { .. } if !names_a_state(&seen) => return self.garbled(now),
             Phase::Following { version, silence, .. } => {
                 *version = seen;
                 *silence
@@ -238,6 +239,9 @@ impl Machine {
     }
 
     fn bookmark<T>(&mut self, now: Instant, seen: String, ends_initial_events: bool) -> Step<T> {
+        if !names_a_state(&seen) {
+            return self.garbled(now);
+        }
         let mut updates = Vec::new();
         let silence = match &mut self.phase {
             Phase::InitialEvents { opened, silence } if ends_initial_events => {
@@ -275,7 +279,8 @@ impl Machine {
             // All pages show the state of the first one's version.
             None => (None, vec![Update::Reset], list.resource_version.clone().into_owned()),
         };
-        if list.continue_token.is_some() && list.continue_token.as_deref() == asked {
+        let is_repeated = list.continue_token.is_some() && list.continue_token.as_deref() == asked;
+        if is_repeated || !names_a_state(&version) {
             return self.fail(now, Reason::BadAnswer, None, Plan::Relist);
         }
         for object in &list.items {
@@ -359,4 +364,10 @@ impl Machine {
     fn misled<T>(&mut self, now: Instant) -> Step<T> {
         self.fail(now, Reason::BadAnswer, None, Plan::Relist)
     }
+}
+
+/// Whether a watch can start after this version. None, and the `0` that stands for "any", let the server start wherever it likes, and
+/// what was deleted before that would never be heard of.
+fn names_a_state(version: &str) -> bool {
+    !matches!(version, "" | "0")
 }

@@ -23,7 +23,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 pub(crate) use self::number::wire;
-use crate::limits::Limits;
+use crate::limits::{Budget, Limits};
 
 /// Why a document cannot be read. No text of this type carries any of the document's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
@@ -43,6 +43,9 @@ pub enum YamlError {
     /// More nodes than the limits allow, or too many of them through aliases.
     #[error("too many nodes")]
     TooManyNodes,
+    /// More text than the limits allow, because aliases repeat it.
+    #[error("aliases repeat too much text")]
+    TooMuchText,
     /// `<<` with something else than mappings.
     #[error("a merge key whose value is no mapping")]
     BadMerge,
@@ -68,6 +71,7 @@ impl YamlError {
             Self::Character => "Character",
             Self::TooDeep => "TooDeep",
             Self::TooManyNodes => "TooManyNodes",
+            Self::TooMuchText => "TooMuchText",
             Self::BadMerge => "BadMerge",
             Self::BadKey => "BadKey",
             Self::BadTag => "BadTag",
@@ -79,8 +83,8 @@ impl YamlError {
 
 /// Reads the first document of `text`; what follows a `...` is not read, as go-yaml does not. An empty document is null.
 ///
-/// Takes the nodes it used from `nodes`, the rest of the manifest's budget.
-pub(crate) fn parse(text: &str, limits: &Limits, nodes: &mut usize) -> Result<Value, YamlError> {
-    let tree = tree::compose(text, limits, *nodes)?;
-    value::decode(&tree, limits, nodes)
+/// Takes what it used from `budget`, the rest of the manifest's.
+pub(crate) fn parse(text: &str, limits: &Limits, budget: &mut Budget) -> Result<Value, YamlError> {
+    let tree = tree::compose(text, limits, budget.nodes())?;
+    value::decode(&tree, limits, budget)
 }

@@ -7,21 +7,21 @@ use super::{
     scalar::{self, Scalar},
     tree::{Node, NodeId, Tree},
 };
-use crate::limits::Limits;
+use crate::limits::{Budget, Limits};
 
 /// Tag of a merge key written out.
 const MERGE_TAG: &str = "tag:yaml.org,2002:merge";
 
 /// Decodes `tree`; an empty one is null.
-pub(super) fn decode(tree: &Tree, limits: &Limits, nodes: &mut usize) -> Result<Value, YamlError> {
+pub(super) fn decode(tree: &Tree, limits: &Limits, budget: &mut Budget) -> Result<Value, YamlError> {
     let Some(root) = tree.root() else { return Ok(Value::Null) };
-    Decoder { tree, depth_left: limits.depth, nodes, decoded: 0, through_aliases: 0, aliases_open: 0 }.value(root)
+    Decoder { tree, depth_left: limits.depth, budget, decoded: 0, through_aliases: 0, aliases_open: 0 }.value(root)
 }
 
 struct Decoder<'t> {
     tree: &'t Tree,
     depth_left: usize,
-    nodes: &'t mut usize,
+    budget: &'t mut Budget,
     /// Nodes decoded so far.
     decoded: u32,
     /// Those of them that stand behind an alias.
@@ -33,7 +33,10 @@ impl Decoder<'_> {
     fn value(&mut self, id: NodeId) -> Result<Value, YamlError> {
         self.count()?;
         match self.tree.node(id).ok_or(YamlError::TooDeep)? {
-            Node::Scalar { text, plain, tag } => scalar::resolve(text, *plain, tag.as_deref())?.into_value(),
+            Node::Scalar { text, plain, tag } => {
+                self.budget.take_text(text)?;
+                scalar::resolve(text, *plain, tag.as_deref())?.into_value()
+            }
             Node::Alias(target) => self.nested(true, |decoder| decoder.value(*target)),
             Node::Sequence(items) => {
                 self.nested(false, |decoder| items.iter().map(|item| decoder.value(*item)).collect::<Result<_, _>>().map(Value::Array))
@@ -63,7 +66,10 @@ impl Decoder<'_> {
     fn key(&mut self, id: NodeId) -> Result<String, YamlError> {
         self.count()?;
         match self.tree.node(id).ok_or(YamlError::TooDeep)? {
-            Node::Scalar { text, plain, tag } => scalar::resolve(text, *plain, tag.as_deref()).and_then(Scalar::into_key),
+            Node::Scalar { text, plain, tag } => {
+                self.budget.take_text(text)?;
+                scalar::resolve(text, *plain, tag.as_deref()).and_then(Scalar::into_key)
+            }
             Node::Alias(target) => self.nested(true, |decoder| decoder.key(*target)),
             Node::Sequence(_) | Node::Mapping(_) => Err(YamlError::BadKey),
         }
@@ -110,7 +116,7 @@ impl Decoder<'_> {
     }
 
     fn count(&mut self) -> Result<(), YamlError> {
-        *self.nodes = self.nodes.checked_sub(1).ok_or(YamlError::TooManyNodes)?;
+        self.budget.take_nodes(1)?;
         self.decoded += 1;
         self.through_aliases += u32::from(self.aliases_open > 0);
         let excessive = self.through_aliases > 100

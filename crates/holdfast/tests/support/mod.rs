@@ -121,13 +121,26 @@ impl World {
             .arg(kubeconfig)
             .args(["--listen", &metrics, "--api-listen", &metrics, "--allow-server", "127.0.0.0/8", "--namespace", &self.namespace])
             .args(if args.contains(&"--log") { &[][..] } else { &["--log", "info,holdfast_hub=debug"] })
-            .args(["--log-format", "json"])
+            .args(if args.contains(&"--log-format") { &[][..] } else { &["--log-format", "json"] })
             .args(args)
+            .env("TMPDIR", self.hub_tmp())
             .stdout(Stdio::null())
             .stderr(output)
             .spawn()
             .unwrap();
         self.hub = Some(Hub { process, log, metrics });
+    }
+
+    /// The folder for temporary files that the hub is given.
+    pub fn hub_tmp(&self) -> PathBuf {
+        let folder = self.mgmt.dir().join("hubs").join(format!("{}.tmp", self.namespace));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// The process id of the hub.
+    pub fn hub_id(&self) -> u32 {
+        self.hub.as_ref().unwrap().process.id()
     }
 
     /// Ends the hub as Kubernetes does; answers how long it took.

@@ -15,9 +15,55 @@ pub fn refusal(error: &CallError) -> Refusal {
         CallError::Immutable { .. } => Reason::Immutable,
         CallError::Invalid { .. } => Reason::Invalid,
         CallError::AdmissionDenied { .. } => Reason::AdmissionDenied,
-        CallError::TypedPatch { .. } | CallError::BadPath => Reason::ManifestInvalid,
+        // 400: the server cannot make an object of the body.
+        CallError::TypedPatch { .. } | CallError::BadPath | CallError::Rejected { code: 400 } => Reason::ManifestInvalid,
         CallError::DryRunUnsupported { .. } => Reason::Unverified,
         _ => Reason::ServerError,
     };
-    Refusal { reason, fields: error.fields().to_vec() }
+    Refusal { reason, fields: error.fields().iter().map(|field| as_shown(field)).collect() }
+}
+
+/// A field as server-side apply names it (`.spec.ports[port=80,protocol="TCP"].name`) in the form of all paths here
+/// (`/spec/ports/[port=80,protocol=TCP]/name`). What has another form stays as it is.
+fn as_shown(field: &str) -> String {
+    if !field.starts_with('.') {
+        return field.to_owned();
+    }
+    let mut path = String::with_capacity(field.len());
+    let mut in_item = false;
+    for c in field.chars() {
+        match c {
+            '.' if !in_item => path.push('/'),
+            '[' if !in_item => {
+                in_item = true;
+                path.push_str("/[");
+            }
+            ']' if in_item => {
+                in_item = false;
+                path.push(c);
+            }
+            '"' if in_item => {}
+            '~' => path.push_str("~0"),
+            '/' => path.push_str("~1"),
+            _ => path.push(c),
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_shown;
+
+    #[test]
+    fn fields_are_shown_like_paths() {
+        for (field, shown) in [
+            (".stringData.n", "/stringData/n"),
+            (r#".spec.ports[port=80,protocol="TCP"].port"#, "/spec/ports/[port=80,protocol=TCP]/port"),
+            (r#".spec.containers[name="a.b/c"].env"#, "/spec/containers/[name=a.b~1c]/env"),
+            ("spec.template", "spec.template"),
+        ] {
+            assert_eq!(as_shown(field), shown);
+        }
+    }
 }

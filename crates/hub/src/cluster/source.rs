@@ -569,7 +569,10 @@ impl Guardianship {
             None => (Truth::True, "AsDeclared".to_owned(), self.all_as_declared(summary)),
             Some(worst) if summary.drifted + summary.missing + summary.refused + summary.contested == 0 => {
                 let truth = if worst.verdict == Verdict::Unknown { Truth::Unknown } else { Truth::False };
-                (truth, worst.reason.as_str(), format!("{} {}: {}", worst.object.kind, worst.object.name, worst.message))
+                // A document that names no object is named by its message.
+                let object = format!("{} {}", worst.object.kind, worst.object.name);
+                let message = if object == " " { worst.message.clone() } else { format!("{object}: {}", worst.message) };
+                (truth, worst.reason.as_str(), message)
             }
             Some(worst) => {
                 let message = format!(

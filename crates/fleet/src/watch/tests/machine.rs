@@ -100,6 +100,23 @@ fn bookmarks_move_the_version() {
 }
 
 #[test]
+fn nothing_is_followed_from_no_version() {
+    // What was deleted between the last known version and wherever the server would start is never heard of.
+    for version in ["", "0"] {
+        let (mut bench, _) = Bench::new(Listing::Paged);
+        let page = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}},"items":[]}}"#);
+        assert_eq!(bench.put(Input::Page(page.as_bytes())).updates, broken(Reason::BadAnswer), "a list of version {version:?}");
+        let object = format!(r#"{{"metadata":{{"name":"a","resourceVersion":"{version}"}}}}"#);
+        for kind in ["ADDED", "DELETED", "BOOKMARK"] {
+            let mut bench = Bench::following();
+            let step = bench.line(&format!(r#"{{"type":"{kind}","object":{object}}}"#));
+            assert_eq!(step.updates, broken(Reason::Garbled), "{kind} {version:?}");
+            assert_eq!(followed(&bench.wake(&step)), Some("10"), "from the last one that is known");
+        }
+    }
+}
+
+#[test]
 fn the_read_limit_is_the_streams_timeout_plus_grace() {
     let (mut bench, step) = Bench::new(Listing::Streaming);
     let Next::Open(Open { timeout_seconds, .. }) = step.next else { panic!("{step:?}") };
