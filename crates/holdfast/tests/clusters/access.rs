@@ -90,14 +90,14 @@ async fn an_expired_client_certificate_is_called_by_its_name() {
     let (workload, mgmt) = planes().await;
     let mut world = World::empty(workload, mgmt, namespace).await;
     let site = Site::install(&world, workload, 3).await;
-    let now = SystemTime::from(SystemClock.now());
     let until = |ends: SystemTime| workload.access_until("hub-expired", &["system:masters"], ends).unwrap();
-    let access = until(now + Duration::from_secs(10));
+    // One that had ended before anybody looked, and one that ends while it is in use.
+    let now = || SystemTime::from(SystemClock.now());
+    add_cluster(&world, "late", workload, &until(now() - Duration::from_hours(1)).kubeconfig()).await;
+    world.policy("Correct", json!({})).await;
+    let access = until(now() + Duration::from_secs(15));
     let client = access.client().unwrap();
     add_cluster(&world, "c", workload, &access.kubeconfig()).await;
-    // One that had ended before anybody looked.
-    add_cluster(&world, "late", workload, &until(now - Duration::from_hours(1)).kubeconfig()).await;
-    world.policy("Correct", json!({})).await;
     world.start_hub(&[]);
     wait_web_in_sync(&world, "c").await;
     wait_state(&world, "late", "client certificate expired").await;

@@ -48,7 +48,9 @@ fn role(world: &World) -> Value {
 async fn a_kubeconfig_that_leads_elsewhere_starts_anew() {
     let namespace = "led-elsewhere";
     let (other, _) = more_planes().await;
-    let mut world = World::new(namespace).await;
+    let (workload, mgmt) = planes().await;
+    let mut world = World::empty(workload, mgmt, namespace).await;
+    add_cluster(&world, "c", workload, &workload.kubeconfig("hub-led-elsewhere", &["system:masters"]).unwrap()).await;
     let old = Site::install(&world, world.workload, 3).await;
     lonely(&world, world.workload).await;
     // The same names elsewhere, declared otherwise.
@@ -76,7 +78,7 @@ async fn a_kubeconfig_that_leads_elsewhere_starts_anew() {
     old.drift().await;
     let target = new.drift().await;
     new.wait_says(&world, &target, "green").await;
-    assert_none(&old.calls(mark, "holdfast").await.in_namespace(namespace), "calls to the old cluster");
+    assert_none(&old.calls(mark, "hub-led-elsewhere").await, "calls to the old cluster");
 }
 
 #[tokio::test]
@@ -128,7 +130,9 @@ async fn another_cluster_behind_the_same_address_is_noticed_before_anything_is_w
 async fn a_cluster_object_that_is_made_anew_starts_anew() {
     let namespace = "made-anew";
     let (other, _) = more_planes().await;
-    let mut world = World::new(namespace).await;
+    let (workload, mgmt) = planes().await;
+    let mut world = World::empty(workload, mgmt, namespace).await;
+    add_cluster(&world, "c", workload, &workload.kubeconfig("hub-made-anew", &["system:masters"]).unwrap()).await;
     let old = Site::install(&world, world.workload, 4).await;
     lonely(&world, world.workload).await;
     let new = Site::install_saying(&world, other, 2, "green").await;
@@ -178,5 +182,5 @@ async fn a_cluster_object_that_is_made_anew_starts_anew() {
     wait_lonely_gone(&world).await;
     let target = new.drift().await;
     new.wait_says(&world, &target, "green").await;
-    assert_none(&old.calls(mark, "holdfast").await.in_namespace(namespace), "calls to the old cluster");
+    assert_none(&old.calls(mark, "hub-made-anew").await, "calls to the old cluster");
 }

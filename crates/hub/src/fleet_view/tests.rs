@@ -239,6 +239,29 @@ fn the_last_good_kubeconfig_outlives_its_secret_but_not_its_cluster() {
 }
 
 #[test]
+fn a_secret_of_an_earlier_cluster_of_the_name_is_not_used() {
+    let owned = |kind: &str, api_version: &str, uid: &str| {
+        let mut object = secret_object("one-kubeconfig", &[OF_ONE], &[("value", &good("t"))]);
+        let owner = json!([{"apiVersion": api_version, "kind": kind, "name": "one", "uid": uid}]);
+        object.metadata.owner_references = serde_json::from_value(owner).unwrap();
+        secret::reduce(object, None, &ServerPolicy::default()).unwrap()
+    };
+    let table = [
+        (owned("Cluster", "cluster.x-k8s.io/v1beta1", "uid-1"), true),
+        (owned("Cluster", "cluster.x-k8s.io/v1beta2", "uid-of-an-earlier-one"), false),
+        (owned("Cluster", "another.example/v1", "uid-x"), true),
+        (owned("KubeadmControlPlane", "controlplane.cluster.x-k8s.io/v1beta2", "uid-x"), true),
+        (ready(), true),
+    ];
+    for (secret, is_used) in table {
+        let made_for = secret.made_for.clone();
+        let view = fold(&inputs(vec![open_cluster()], vec![secret]), DefaultMode::Off, &FleetView::default());
+        assert_eq!(matches!(entry(&view, "one").credential, Credential::Ready(_)), is_used, "{made_for:?}");
+        assert_eq!(entry(&view, "one").secret.is_some(), is_used);
+    }
+}
+
+#[test]
 fn what_means_the_same_is_the_same_view() {
     let kubeconfig = good("t");
     let secret = |text: &str| super::tests::secret("one-kubeconfig", &[OF_ONE], text).unwrap();
