@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use holdfast_testkit::{Target, release};
+use holdfast_testkit::{Target, management::CapiVersion, release};
 use serde_json::{Value, json};
 
 use crate::{
-    fixture::{Marker, Release, Style, configmap, events, lines, wait_live, writes_to},
+    fixture::{Marker, Release, Style, configmap, deployment, events, lines, wait_live, writes_to},
     support::{World, condition, finding, message, reason},
 };
 
@@ -228,4 +228,54 @@ async fn what_cannot_be_judged_of_a_manifest_is_named_and_the_rest_is_judged() {
     assert_eq!(writes.len(), rows.len(), "one for each good object\n{writes}");
     let (log, reports) = (world.log(), world.mgmt.kubectl(&["get", "driftreports", "-n", namespace, "-o", "json"]).await.unwrap());
     assert!(!log.contains(CANARY) && !reports.contains(CANARY), "the manifest's text got out");
+}
+
+/// Kinds that these credentials do not reach.
+#[tokio::test]
+async fn what_the_hub_may_not_touch_is_named_and_the_rest_is_corrected() {
+    let namespace = "forbidden-kinds";
+    let (workload, mgmt) = crate::support::planes().await;
+    let mut world = World::empty(workload, mgmt, namespace).await;
+    let user = "limited-hub";
+    let rights = format!(
+        "{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {{name: {user}}},
+          rules: [{{apiGroups: ['', autoscaling, apiextensions.k8s.io], resources: ['*'], verbs: ['*']}}]}}
+---
+{{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {{name: {user}}},
+  roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {user}}}, subjects: [{{kind: User, name: {user}, apiGroup: rbac.authorization.k8s.io}}]}}"
+    );
+    workload.apply_yaml("platform", &rights).await.unwrap();
+    mgmt.capi_kubeconfig(namespace, "c", &workload.kubeconfig(user, &[]).unwrap()).await.unwrap();
+    mgmt.capi_cluster_object(namespace, "c", workload.url(), CapiVersion::V1Beta2, true, &[]).await.unwrap();
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "web", "namespace": namespace},
+        "spec": {"holderIdentity": "web"}});
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "web", "namespace": namespace},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    let objects = [lease, role, deployment(namespace, "web", 1), configmap(namespace, "web", "color", "blue")];
+    for style in Style::BOTH {
+        let mut named = objects.clone();
+        for object in &mut named {
+            object["metadata"]["name"] = json!(style.word());
+        }
+        Release::new(&world, style.word(), style).install(&named).await;
+    }
+    world.policy("Correct", json!({})).await;
+    world.start_hub(&[]);
+    let kubectl = world.writer("kubectl-edit");
+    for style in Style::BOTH {
+        let name = style.word();
+        world
+            .wait_report(Some(name), "forbidden", |status| {
+                let is_forbidden =
+                    |kind| finding(status, kind, name).is_some_and(|found| found["verdict"] == "Unknown" && found["reason"] == "Forbidden");
+                ["Lease", "Role", "Deployment"].into_iter().all(is_forbidden)
+                    && status["summary"]["inSync"] == 1
+                    && condition(status, "InSync") == "Unknown"
+                    && reason(status, "InSync") == "Forbidden"
+            })
+            .await;
+        let target = Target::configmap(namespace, name);
+        kubectl.merge_patch(&target, &json!({"data": {"color": "red"}})).await.unwrap();
+        wait_live(&world, &kubectl, &target, "/data/color", &json!("blue")).await;
+    }
 }
