@@ -29,8 +29,8 @@ const FLOOR: u32 = 4;
 const FLOOR_WINDOW: Duration = Duration::from_mins(10);
 /// How long a hanging server hangs: calls wait …
 const HANG: Duration = Duration::from_secs(5);
-/// … and each third time they are given up, which makes the cluster count as unreachable.
-const LONG_HANG: Duration = Duration::from_secs(18);
+/// … and each third time a ping goes unanswered (20 s until it is sent, 10 s for its answer), so that every connection breaks.
+const LONG_HANG: Duration = Duration::from_secs(33);
 /// What the hub needs at least to see and to say what happened.
 const SETTLE: Duration = Duration::from_secs(3);
 
