@@ -1,5 +1,7 @@
 //! Carries out the engine's steps for one object: reads, asks, proves and writes, and hands every answer back to
-//! [`holdfast_engine::decide::decide`]. Makes no decision of its own.
+//! [`holdfast_engine::decide::decide`]. Makes no decision of its own. Repairs that take two writes are in [`repair`].
+
+mod repair;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,10 +13,8 @@ use holdfast_engine::{
     canonical::Digest,
     case::{Baseline, Case, Desired, Permit},
     decide::{self, Ask, Judgement, Step},
-    fields,
     manager::{self, Operation},
     owned::OwnedSet,
-    patch,
     path::Path,
     plan::{Correction, Request},
     project,
@@ -25,7 +25,7 @@ use holdfast_fleet::{
     meta::Meta,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -35,18 +35,12 @@ use super::{
     refusal::refusal,
     sight::{self, Sight},
     source::Learnt,
-    state::{ObjectState, Owed, States},
+    state::{ObjectState, States},
 };
-use crate::{
-    metrics::OracleOutcome,
-    state_secrets::{ClusterSecrets, Part, StoredId, StoredIntent},
-};
+use crate::{metrics::OracleOutcome, state_secrets::ClusterSecrets};
 
 /// Field manager of every dry-run that asks the server about declared objects. Never used for a write.
 const ORACLE_MANAGER: &str = "holdfast";
-
-/// Attempts at the second write of a positional repair when somebody writes in between.
-const MOVE_ATTEMPTS: usize = 4;
 
 /// Examines objects of one cluster.
 #[derive(Clone, Debug)]
@@ -82,7 +76,6 @@ struct Facts {
     answered: bool,
     unreachable: Option<CallError>,
     stale_leave: bool,
-    has_paid: bool,
 }
 
 impl Facts {
@@ -141,6 +134,8 @@ struct Inquiry<'a> {
     oracle_manager: FieldManager,
     state: ObjectState,
     facts: Facts,
+    /// The second write of an earlier repair was made.
+    has_paid: bool,
 }
 
 impl Examiner {
@@ -177,7 +172,7 @@ impl Examiner {
             facts.live = serde_json::from_slice(&text).ok().map(Ok);
             facts.live_text = text;
         }
-        let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts };
+        let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts, has_paid: false };
         Box::pin(inquiry.run()).await
     }
 }
@@ -289,54 +284,6 @@ impl Inquiry<'_> {
         }
     }
 
-    /// Finishes a repair whose second write did not go through. While that fails nothing else is done: every later `helm upgrade` would
-    /// meet a conflict.
-    async fn pay_what_is_owed(&mut self) -> Option<Judgement> {
-        let may_write = self.context.permit == Permit::Write && self.context.leave.as_ref().is_some_and(Leave::holds);
-        let Some(Ok(live)) = &self.facts.live else { return None };
-        let owed = self.state.owed.clone().filter(|_| may_write)?;
-        let change =
-            if owed.is_certain { Some(owed.change.clone()) } else { fields::unfinished(live, &owed.change, &self.guarded.desired().value) };
-        let is_same = live.pointer("/metadata/uid").and_then(Value::as_str) == Some(&owed.uid);
-        let Some(change) = change.filter(|_| is_same) else {
-            self.fulfil().await;
-            return None;
-        };
-        if let Some(text) = self.move_ownership(&change, live, &version_of(live)).await {
-            self.facts.has_paid = true;
-            self.fulfil().await;
-            self.facts.live = serde_json::from_slice(&text).ok().map(Ok);
-            self.facts.live_text = text;
-            return None;
-        }
-        let message = "the fields are put back, but not yet under the release's name";
-        Some(Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::ServerError, message))
-    }
-
-    /// Says, where a restart finds it, that a repair of two writes begins.
-    async fn declare(&self, change: &fields::Move, uid: &str) -> bool {
-        let Some(intents) = &self.examiner.intents else { return false };
-        let intent = StoredIntent { uid: uid.to_owned(), change: change.into() };
-        match intents.declare(StoredId::of(&self.guarded.key), &intent).await {
-            Ok(()) => true,
-            Err(failure) => {
-                tracing::warn!(reason = failure.as_str(), "a repair of two writes does not begin: it could not be declared");
-                false
-            }
-        }
-    }
-
-    /// The second write was made, or there is none to make.
-    async fn fulfil(&mut self) {
-        self.state.owed = None;
-        if let Some(intents) = &self.examiner.intents
-            && let Err(failure) = intents.remove(Part::Intent(StoredId::of(&self.guarded.key))).await
-        {
-            // A restart finds that nothing is left to do.
-            tracing::debug!(reason = failure.as_str(), "a finished repair is still declared");
-        }
-    }
-
     /// In sync by digest alone, without building the declared object: the usual end of an event.
     fn glance(&mut self) -> Option<Judgement> {
         let Some(Ok(live)) = &self.facts.live else { return None };
@@ -406,8 +353,7 @@ impl Inquiry<'_> {
     /// Sends a correction and draws the conclusion from the answer.
     async fn write(mut self, desired: &Desired, correction: &Correction) -> Examined {
         if let (Some(change), Live::Present(before)) = (&correction.then, self.facts.live()) {
-            let uid = before.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
-            if !self.declare(change, uid).await {
+            if !self.declare(change, uid_of(before)).await {
                 let message = "the repair takes two writes, and it could not be stored that the second is due";
                 return self.conclude(Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::ServerError, message), None);
             }
@@ -443,16 +389,7 @@ impl Inquiry<'_> {
                     passed = Meta::of_object(&self.facts.live_text).ok().map(|meta| sight::version_of(&meta));
                     let is_still = |in_sync: &Digest| moved.as_ref().is_some_and(|moved| self.is_still(*in_sync, moved));
                     concluded.0.in_sync = concluded.0.in_sync.filter(is_still);
-                    match moved {
-                        Some(moved) => {
-                            self.facts.live_text = moved;
-                            self.fulfil().await;
-                        }
-                        None => {
-                            let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
-                            self.state.owed = Some(Arc::new(Owed { change: change.clone(), uid, is_certain: true }));
-                        }
-                    }
+                    self.note_second_write(change, &object, moved).await;
                 }
                 concluded
             }
@@ -475,40 +412,8 @@ impl Inquiry<'_> {
         self.conclude(judgement, Some(Written { paths, actor, outcome, passed }))
     }
 
-    /// The second write of a positional repair: `managedFields` and nothing else, guarded by the version of the first answer. Where
-    /// somebody wrote in between, the entries are taken from what is there now.
-    async fn move_ownership(&self, change: &fields::Move, before: &Value, version: &str) -> Option<Bytes> {
-        let client = &self.examiner.client;
-        let manager = FieldManager::new(change.to.manager.clone()).ok()?;
-        let mut entries = fields::moved(before, change, self.examiner.clock.now());
-        let mut version = version.to_owned();
-        for _ in 0..MOVE_ATTEMPTS {
-            let ops = json!([patch::version_guard(&version), {"op": "replace", "path": "/metadata/managedFields", "value": entries}]);
-            match client.json_patch(&self.endpoint, json_bytes(&ops), &manager, Effect::Persist).await {
-                Ok(moved) => return Some(moved.into_bytes()),
-                Err(CallError::Conflict) => {
-                    let current: Value = client.get(&self.endpoint, Shape::Full).await.and_then(|answer| answer.json()).ok()?;
-                    version = version_of(&current);
-                    entries = fields::moved(&current, change, self.examiner.clock.now());
-                }
-                Err(error) => {
-                    tracing::warn!(reason = error.category(), "ownership could not be moved back to the release");
-                    return None;
-                }
-            }
-        }
-        None
-    }
-
-    /// Whether the owned paths are what they were: somebody may have written between the two writes of a repair.
-    fn is_still(&self, in_sync: Digest, text: &Bytes) -> bool {
-        let object = serde_json::from_slice::<Value>(text);
-        let owned = self.state.owned.as_ref();
-        owned.zip(object.ok()).is_some_and(|(owned, object)| project::digest(&project::leaves(owned, &object)) == in_sync)
-    }
-
     fn conclude(self, judgement: Judgement, write: Option<Written>) -> Examined {
-        let Self { guarded, context, mut state, facts, .. } = self;
+        let Self { guarded, context, mut state, facts, has_paid, .. } = self;
         let mut uid = String::new();
         let mut writer = None;
         if facts.absent {
@@ -543,7 +448,7 @@ impl Inquiry<'_> {
             uid,
             asked,
             stale_leave: facts.stale_leave,
-            has_paid: facts.has_paid,
+            has_paid,
         }
     }
 }
@@ -591,6 +496,10 @@ fn throw_away(mut object: Value) -> Value {
         *name = format!("{name}x-holdfast-{:06x}", rand::random::<u32>() & 0xff_ffff);
     }
     object
+}
+
+fn uid_of(object: &Value) -> &str {
+    object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn version_of(object: &Value) -> String {

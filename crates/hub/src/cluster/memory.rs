@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_engine::{canonical::Digest, contest::Ledger, owned::OwnedSet};
+use holdfast_engine::{canonical::Digest, contest::Ledger, owned::OwnedSet, stored::StoredAccepted};
 use tokio::time::Instant;
 
 use super::{
@@ -105,14 +105,14 @@ impl Memory {
         let waiting = self.waiting.remove(&id).filter(|waiting| waiting.release == *release)?;
         let (ledger, intent) = (self.ledgers.remove(&id), self.intents.remove(&id));
         let (object, owned) = (&waiting.object, waiting.owned);
-        let owed = intent.and_then(|intent| {
+        let unpaid = intent.and_then(|intent| {
             let change = intent.change.restore()?;
             Some(Arc::new(Owed { change, uid: intent.uid, is_certain: false }))
         });
         // A set that cannot be read takes with it what was judged by it.
         let is_whole = owned.is_some() == object.set.is_some();
         let accepted = object.accepted.as_ref().filter(|_| is_whole);
-        let accepted = accepted.and_then(|all| all.iter().map(|accepted| accepted.restore()).collect::<Option<Box<[_]>>>());
+        let accepted = accepted.and_then(|all| all.iter().map(StoredAccepted::restore).collect::<Option<Box<[_]>>>());
         let state = ObjectState {
             desired: object.desired.into(),
             sight: object.sight.as_ref().filter(|_| owned.is_some()).map(Sight::restored),
@@ -121,7 +121,7 @@ impl Memory {
             accepted,
             seen: object.seen,
             vouched: object.vouched,
-            owed,
+            owed: unpaid,
         };
         let ledger = ledger.map(|ledger| ledger.restore());
         let Waiting { object, .. } = waiting;

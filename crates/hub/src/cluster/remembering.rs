@@ -203,7 +203,7 @@ impl Actor {
         }
         contests.ledgers.extend(self.memory.waiting_ledgers().map(|(id, ledger)| (id, ledger.clone())));
         let not_empty = |release: &&ReleaseName| {
-            self.releases.get(*release).map_or_else(|| self.memory.was_not_empty(release), |known| known.was_not_empty())
+            self.releases.get(*release).map_or_else(|| self.memory.was_not_empty(release), Guardianship::was_not_empty)
         };
         let releases = self.releases.keys().chain(self.memory.not_empty().filter(|release| !self.releases.contains_key(*release)));
         contests.not_empty = releases.filter(not_empty).map(|release| (release.namespace.clone(), release.name.clone())).collect();

@@ -106,7 +106,7 @@ mod tests {
             id: StoredId::of(&ObjectKey::new(std::sync::Arc::clone(&gvk), Some("t"), &format!("cm-{number}"))),
             release: number % 3,
             desired: Digest::of(&json!(number)).into(),
-            set: (number % 5 != 0).then_some(number % 2),
+            set: (!number.is_multiple_of(5)).then_some(number % 2),
             sight: None,
             in_sync: Some(Digest::of(&json!([number])).into()),
             accepted: Some(Vec::new()),

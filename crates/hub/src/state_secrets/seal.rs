@@ -26,8 +26,8 @@ pub enum SealError {
 
 /// Packs and seals `plain` for `place`: what is sealed for one place opens in no other.
 pub fn seal(key: &[u8; 32], place: &str, plain: &[u8]) -> Result<Vec<u8>, SealError> {
-    let mut packer = DeflateEncoder::new(Vec::new(), Compression::fast());
-    let packed = packer.write_all(plain).and_then(|()| packer.finish()).map_err(|_| SealError::Unreadable)?;
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::fast());
+    let packed = deflate.write_all(plain).and_then(|()| deflate.finish()).map_err(|_| SealError::Unreadable)?;
     let nonce: [u8; NONCE] = rand::random();
     let payload = Payload { msg: &packed, aad: place.as_bytes() };
     let sealed = cipher(key).encrypt(&XNonce::from(nonce), payload).map_err(|_| SealError::Unreadable)?;
