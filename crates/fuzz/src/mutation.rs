@@ -22,6 +22,8 @@ pub(crate) enum Mutation {
     Replace(Piece, Index),
     /// Puts a word between.
     Insert(Index, Index),
+    /// Puts a word on a line of its own, indented like the next one: a field beside others.
+    Line(Index, Index),
     /// Puts a piece of another seed in place of a piece.
     Splice(Piece, Index, Piece),
     /// Changes a byte.
@@ -59,6 +61,7 @@ pub(crate) fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
         1 => (piece(), index(), prop_oneof![3 => 1..6_u16, 1 => 60..3000_u16]).prop_map(|(piece, nest, times)| Mutation::Nest(piece, nest, times)),
         6 => (piece(), index()).prop_map(|(piece, word)| Mutation::Replace(piece, word)),
         4 => (index(), index()).prop_map(|(at, word)| Mutation::Insert(at, word)),
+        4 => (index(), index()).prop_map(|(at, word)| Mutation::Line(at, word)),
         2 => (piece(), index(), piece()).prop_map(|(piece, seed, from)| Mutation::Splice(piece, seed, from)),
         2 => (index(), any::<u8>()).prop_map(|(at, byte)| Mutation::Byte(at, byte)),
         1 => index().prop_map(Mutation::Cut),
@@ -90,6 +93,12 @@ pub(crate) fn apply(input: &mut Vec<u8>, mutations: &[Mutation], seeds: &[Vec<u8
             }
             Mutation::Replace(piece, word) => (piece.of(input), pick(*word, words)),
             Mutation::Insert(at, word) => (nowhere(*at, input), pick(*word, words)),
+            Mutation::Line(at, word) => {
+                let line = Piece { unit: Unit::Line, first: *at, many: 1 }.of(input);
+                let next = input.get(line.clone()).unwrap_or_default();
+                let indent = b" ".repeat(next.iter().take_while(|byte| **byte == b' ').count());
+                (line.start..line.start, [indent, pick(*word, words), b"\n".to_vec()].concat())
+            }
             Mutation::Splice(piece, seed, from) => (piece.of(input), part(seed.get::<Vec<u8>>(seeds), from).to_vec()),
             Mutation::Byte(at, byte) => (Piece { unit: Unit::Byte, first: *at, many: 1 }.of(input), vec![*byte]),
             Mutation::Cut(at) => (at.index(before + 1)..before, Vec::new()),

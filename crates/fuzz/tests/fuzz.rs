@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use holdfast_fuzz::{Effort, Target, run, targets};
 
-/// Inputs for each target in an ordinary test run: about a second.
-const INPUTS: u32 = 800;
-
-fn fuzz(target: &Target) {
+/// `inputs` is what an ordinary test run tries: a few seconds' worth.
+fn fuzz(target: &Target, inputs: u32) {
     let effort = match std::env::var("HOLDFAST_FUZZ_SECONDS") {
         Ok(seconds) => Effort::Timed(Duration::from_secs(seconds.parse().unwrap())),
-        Err(_) => Effort::Fixed { inputs: INPUTS },
+        Err(_) => Effort::Fixed { inputs },
     };
     match run(target, effort) {
         Ok(tried) => println!("{}: {tried} inputs", target.name),
@@ -23,35 +21,35 @@ fn fuzz(target: &Target) {
 
 #[test]
 fn fields() {
-    fuzz(&targets::FIELDS);
+    fuzz(&targets::FIELDS, 1500);
 }
 
 #[test]
 fn hosts() {
-    fuzz(&targets::HOSTS);
+    fuzz(&targets::HOSTS, 600);
 }
 
 #[test]
 fn kubeconfig() {
-    fuzz(&targets::KUBECONFIG);
+    fuzz(&targets::KUBECONFIG, 8000);
 }
 
 #[test]
 fn manifest() {
-    fuzz(&targets::MANIFEST);
+    fuzz(&targets::MANIFEST, 600);
 }
 
 #[test]
 fn policy() {
-    fuzz(&targets::POLICY);
+    fuzz(&targets::POLICY, 1000);
 }
 
 #[test]
 fn record() {
-    fuzz(&targets::RECORD);
+    fuzz(&targets::RECORD, 1500);
 }
 
 #[test]
 fn watch() {
-    fuzz(&targets::WATCH);
+    fuzz(&targets::WATCH, 1500);
 }
