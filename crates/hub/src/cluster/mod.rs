@@ -92,7 +92,7 @@ pub async fn run(
     supervisor: Supervisor,
     stop: CancellationToken,
 ) -> Result<(), Infallible> {
-    let mut backoff = Backoff::new(BackoffPolicy::WATCH);
+    let mut backoff = Backoff::new(BackoffPolicy::CLUSTER);
     let mut rejected: Option<Rejection> = None;
     let mut last = Statuses::new();
     while !stop.is_cancelled() {
