@@ -33,6 +33,10 @@ impl BackoffPolicy {
     /// For watches and what is like them: 800 ms doubling to 60 s, back to the start after two calm minutes.
     pub const WATCH: Self = Self { first: Duration::from_millis(800), cap: Duration::from_mins(1), calm: Duration::from_mins(2) };
 
+    /// For the one question a cluster is asked that does not answer: like [`Self::WATCH`], with pauses of half a minute at most, because
+    /// the question is small and nothing else tells that the cluster is back.
+    pub const CLUSTER: Self = Self { cap: Duration::from_secs(30), ..Self::WATCH };
+
     /// A policy whose delays start at up to `first`, double up to `cap`, and start anew after `calm` without a failure.
     pub fn new(first: Duration, cap: Duration, calm: Duration) -> Result<Self, BadBackoff> {
         if first.is_zero() {

@@ -130,7 +130,7 @@ pub async fn run(
     supervisor: Supervisor,
     stop: CancellationToken,
 ) -> Result<(), Infallible> {
-    let mut backoff = Backoff::new(BackoffPolicy::WATCH);
+    let mut backoff = Backoff::new(BackoffPolicy::CLUSTER);
     let mut rejected: Option<Rejection> = None;
     let mut before = Before::default();
     let mut reread = Reread::default();
