@@ -189,6 +189,7 @@ impl Actor {
         for id in known.with_reason(Reason::OwnerUnclear).into_iter().chain(known.with_reason(Reason::Unverified)) {
             self.queue.push(id, now, now);
         }
+        self.remember();
     }
 
     /// Says a write in log and metric.

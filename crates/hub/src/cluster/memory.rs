@@ -1,7 +1,7 @@
 //! What an earlier process kept of a cluster until it is asked for, and when to keep what is known now. Pure: told the time.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +15,9 @@ use super::{
     sight::Sight,
     state::{ObjectState, Owed},
 };
-use crate::state_secrets::{Kept, Part, Plain, Stored, StoredId, StoredIntent, StoredLedger, StoredObject, StoredShown, StoredStanding};
+use crate::state_secrets::{
+    Kept, Part, Plain, Stored, StoredId, StoredIntent, StoredLedger, StoredObject, StoredRelease, StoredShown, StoredStanding,
+};
 
 /// A change is kept this long after it, so that a burst is one write.
 const GATHER: Duration = Duration::from_secs(2);
@@ -32,7 +34,7 @@ pub struct Memory {
     waiting: HashMap<StoredId, Waiting>,
     ledgers: HashMap<StoredId, StoredLedger>,
     intents: HashMap<StoredId, StoredIntent>,
-    not_empty: BTreeSet<ReleaseName>,
+    releases: BTreeMap<ReleaseName, StoredRelease>,
     parts: BTreeMap<Part, Stored>,
     due: Option<Instant>,
     /// No write before.
@@ -94,7 +96,12 @@ impl Memory {
             waiting,
             ledgers: kept.contests.ledgers.into_iter().collect(),
             intents: kept.intents.into_iter().collect(),
-            not_empty: kept.contests.not_empty.into_iter().map(|(namespace, name)| ReleaseName { namespace, name }).collect(),
+            releases: kept
+                .contests
+                .releases
+                .into_iter()
+                .map(|known| (ReleaseName { namespace: known.namespace.clone(), name: known.name.clone() }, known))
+                .collect(),
             parts: kept.parts,
             ..Self::default()
         }
@@ -128,20 +135,20 @@ impl Memory {
         Some(Recalled { state, ledger, shown: object.shown, uid: object.uid, normalized: object.normalized, standing: object.standing })
     }
 
-    /// Whether an earlier process saw a revision of the release that declared something.
-    pub fn was_not_empty(&self, release: &ReleaseName) -> bool {
-        self.not_empty.contains(release)
+    /// What an earlier process knew of a release.
+    pub fn release(&self, release: &ReleaseName) -> Option<&StoredRelease> {
+        self.releases.get(release)
     }
 
-    /// Releases of which a revision declared something, as far as they were known to an earlier process.
-    pub fn not_empty(&self) -> impl Iterator<Item = &ReleaseName> {
-        self.not_empty.iter()
+    /// What an earlier process knew of all releases.
+    pub fn releases(&self) -> impl Iterator<Item = (&ReleaseName, &StoredRelease)> {
+        self.releases.iter()
     }
 
     /// Forgets releases that are gone for good.
     pub fn keep_releases(&mut self, keep: impl Fn(&ReleaseName) -> bool) {
         self.waiting.retain(|_, waiting| keep(&waiting.release));
-        self.not_empty.retain(|release| keep(release));
+        self.releases.retain(|release, _| keep(release));
     }
 
     /// Objects that nobody asked for yet: they are kept on.

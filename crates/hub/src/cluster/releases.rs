@@ -68,8 +68,8 @@ impl Actor {
         if let Some(stored) = self.remembered(&self.report_key(release)) {
             guardianship.remember(&stored);
         }
-        if self.memory.was_not_empty(release) {
-            guardianship.recall_not_empty();
+        if let Some(known) = self.memory.release(release) {
+            guardianship.recall(known);
         }
         self.releases.insert(release.clone(), guardianship);
         self.permits_due = true;
@@ -228,7 +228,9 @@ impl Actor {
             if known.is_none() {
                 self.shared.states.put(id, ObjectState::new(object.hash));
             }
-            if let Some(found) = found.as_ref().filter(|found| can_be_confirmed(found, &object)) {
+            // Each object that is read tells how the release writes; where nobody knows yet, all of them are read.
+            let knows_writer = guardianship.writer().is_some();
+            if let Some(found) = found.as_ref().filter(|found| knows_writer && can_be_confirmed(found, &object)) {
                 self.awaiting.insert(id);
                 self.standing.extend(found.standing.clone().map(|standing| (id, standing)));
                 self.is_confirming = false;

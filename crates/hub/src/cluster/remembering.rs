@@ -202,11 +202,9 @@ impl Actor {
             objects.push(StoredObject { release: lists.release(release), set, ..object.clone() });
         }
         contests.ledgers.extend(self.memory.waiting_ledgers().map(|(id, ledger)| (id, ledger.clone())));
-        let not_empty = |release: &&ReleaseName| {
-            self.releases.get(*release).map_or_else(|| self.memory.was_not_empty(release), Guardianship::was_not_empty)
-        };
-        let releases = self.releases.keys().chain(self.memory.not_empty().filter(|release| !self.releases.contains_key(*release)));
-        contests.not_empty = releases.filter(not_empty).map(|release| (release.namespace.clone(), release.name.clone())).collect();
+        contests.releases = self.releases.values().map(Guardianship::stored).collect();
+        let unasked = self.memory.releases().filter(|(release, _)| !self.releases.contains_key(*release));
+        contests.releases.extend(unasked.map(|(_, known)| known.clone()));
         plain_parts(StoredObjects { releases: lists.releases, sets: lists.sets, objects }, contests)
     }
 }

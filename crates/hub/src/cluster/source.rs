@@ -28,7 +28,11 @@ use super::{
     release::LoadError,
     state::StateId,
 };
-use crate::{policy::Guard, reports::bounds, state_secrets::StoredShown};
+use crate::{
+    policy::Guard,
+    reports::bounds,
+    state_secrets::{StoredRelease, StoredShown},
+};
 
 mod conditions;
 #[cfg(test)]
@@ -149,14 +153,23 @@ impl Guardianship {
         self.last_correction_at = stored.last_correction_at;
     }
 
-    /// An earlier process saw a revision that declared something.
-    pub const fn recall_not_empty(&mut self) {
-        self.was_not_empty = true;
+    /// Goes on with what an earlier process knew of the release. Another revision may have been applied another way since.
+    pub fn recall(&mut self, known: &StoredRelease) {
+        self.was_not_empty |= known.not_empty;
+        if let Some((manager, applies)) = &known.writer {
+            let operation = if *applies { Operation::Apply } else { Operation::Update };
+            self.learn(Learnt { writer: Writer { manager: manager.clone(), operation }, proven: false });
+        }
     }
 
-    /// Whether a revision that was seen declared something.
-    pub const fn was_not_empty(&self) -> bool {
-        self.was_not_empty
+    /// What the next process is to know of the release.
+    pub fn stored(&self) -> StoredRelease {
+        StoredRelease {
+            namespace: self.name.namespace.clone(),
+            name: self.name.name.clone(),
+            not_empty: self.was_not_empty,
+            writer: self.writer().map(|writer| (writer.manager.clone(), writer.operation == Operation::Apply)),
+        }
     }
 
     /// Goes on with the accepted differences that an earlier process knew of an object.

@@ -40,7 +40,7 @@ pub fn plain_parts(all: StoredObjects, mut contests: StoredContests) -> Vec<Plai
     let shares = (0..shares).zip(split).filter(|(_, objects)| !objects.is_empty());
     let shares = shares.map(|(number, objects)| (Part::Objects(number), encode(&share(&all.releases, &all.sets, objects))));
     contests.ledgers.sort_by_key(|(id, _)| *id);
-    contests.not_empty.sort();
+    contests.releases.sort();
     let has_contests = contests != StoredContests::default();
     let contests = has_contests.then(|| (Part::Contests, encode(&contests)));
     shares.chain(contests).map(|(part, bytes)| Plain { part, bytes }).collect()

@@ -136,8 +136,21 @@ pub struct StoredShown {
 pub struct StoredContests {
     /// Objects that needed corrections lately.
     pub ledgers: Vec<(StoredId, StoredLedger)>,
-    /// Releases of which a revision declared something: namespace and name.
-    pub not_empty: Vec<(String, String)>,
+    /// What is known of whole releases.
+    pub releases: Vec<StoredRelease>,
+}
+
+/// What is known of a whole release.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StoredRelease {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// A revision declared something.
+    pub not_empty: bool,
+    /// Under which manager it writes, and whether by server-side apply.
+    pub writer: Option<(String, bool)>,
 }
 
 /// A repair of two writes that was begun.

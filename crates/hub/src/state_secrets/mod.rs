@@ -5,7 +5,7 @@
 //! | part | content |
 //! |---|---|
 //! | `objects-N` | owned sets, each once; accepted differences, last sight and seen-bits of a share of the guarded objects |
-//! | `contests` | paths that somebody keeps undoing, and which releases declared anything |
+//! | `contests` | paths that somebody keeps undoing, and what is known of whole releases: under which manager each writes |
 //! | `intent-…` | one repair of two writes that was begun; written before its first write, removed after its second |
 //!
 //! The content is packed, then sealed with a key of this hub ([`key`]): digests of short values could be guessed, and a forged seen-bit
@@ -21,7 +21,9 @@ mod store;
 mod sweeper;
 
 pub use chunks::{Plain, plain_parts};
-pub use format::{StoredContests, StoredId, StoredIntent, StoredObject, StoredObjects, StoredShown, StoredSight, StoredStanding};
+pub use format::{
+    StoredContests, StoredId, StoredIntent, StoredObject, StoredObjects, StoredRelease, StoredShown, StoredSight, StoredStanding,
+};
 pub use holdfast_engine::stored::StoredLedger;
 pub use part::Part;
 pub use store::{ClusterSecrets, Kept, StateSecrets, Stored, Subject};
