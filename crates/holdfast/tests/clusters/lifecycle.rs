@@ -168,12 +168,17 @@ async fn a_cluster_that_was_never_reached_says_why() {
     add_cluster(&world, "nobody", other, &other.static_token().at("https://127.0.0.1:1").kubeconfig()).await;
     add_cluster(&world, "garbled", other, "{[").await;
     world.mgmt.capi_cluster_object(namespace, "no-secret", other.url(), CapiVersion::V1Beta2, true, &[]).await.unwrap();
+    // Where most are out of reach, the hub waits before it says so.
+    for number in 1..=3 {
+        let well = world.workload.kubeconfig(&format!("hub-well-{number}"), &["system:masters"]).unwrap();
+        add_cluster(&world, &format!("well-{number}"), world.workload, &well).await;
+    }
     world.policy("Correct", json!({})).await;
     world.start_hub(&[]);
     wait_state(&world, "silent", "connecting").await;
     wait_state(&world, "garbled", "bad Secret").await;
     wait_state(&world, "no-secret", "no Secret yet").await;
-    wait_state(&world, "c", "connected").await;
+    wait_state(&world, "c", "older name").await;
     // The silent one is younger and holds up nobody.
     site.is_corrected(&world).await;
     wait_state(&world, "nobody", "unreachable").await;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use holdfast_testkit::ControlPlane;
 use tokio::{
-    io::copy_bidirectional,
+    io::{AsyncReadExt, copy_bidirectional},
     net::{TcpListener, TcpStream},
     sync::watch,
 };
@@ -49,7 +49,7 @@ impl Relay {
         self.way.send_replace(Way::To(address_of(plane)));
     }
 
-    /// Every connection is closed at once.
+    /// Every connection is closed as soon as the client has said something.
     pub fn close(&self) {
         self.way.send_replace(Way::Closed);
     }
@@ -73,7 +73,10 @@ async fn pass(mut stream: TcpStream, mut ways: watch::Receiver<Way>) {
                     _ = copy_bidirectional(&mut stream, &mut server).await;
                 }
             }
-            Way::Closed => {}
+            Way::Closed => {
+                // With its greeting unread the client would see a reset, sometimes.
+                _ = stream.read(&mut [0; 4096]).await;
+            }
             Way::Silent => std::future::pending().await,
         }
     };
