@@ -30,8 +30,6 @@ pub(super) enum Asked<'a> {
 struct StatusBody {
     kind: String,
     #[serde(default)]
-    code: u16,
-    #[serde(default)]
     reason: String,
     #[serde(default)]
     message: String,
@@ -68,17 +66,9 @@ pub(super) fn answer(asked: Asked<'_>, status: StatusCode, headers: &HeaderMap, 
     classify(asked, status.as_u16(), parsed.unwrap_or_default(), retry_after)
 }
 
-/// Classifies the `Status` object of an `ERROR` event; [`CallError::BadAnswer`] if it is none.
-pub fn event_status(object: &[u8]) -> CallError {
-    match parse(object) {
-        Some(status) => classify(Asked::Path, status.code, status, None),
-        None => CallError::BadAnswer,
-    }
-}
-
 impl Default for StatusBody {
     fn default() -> Self {
-        Self { kind: "Status".into(), code: 0, reason: String::new(), message: String::new(), details: None }
+        Self { kind: "Status".into(), reason: String::new(), message: String::new(), details: None }
     }
 }
 

@@ -23,7 +23,6 @@ use http::request::Builder;
 use http::{Method, Request, Response, StatusCode};
 
 pub use answer::{Answer, Fetched};
-pub use classify::event_status;
 pub(crate) use endpoint::query;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{CallError, Retry};

@@ -7,6 +7,7 @@ use holdfast_testkit::{Helm, managed_fields_without_times, programs};
 use serde_json::{Value, json};
 
 use crate::{
+    HELM_AT_WORK,
     drifts::{Drift, target},
     support::World,
 };
@@ -28,6 +29,7 @@ pub struct Twins {
 impl Twins {
     /// Installs both.
     pub async fn install(world: &World, helm: Helm) -> Self {
+        let _at_work = HELM_AT_WORK.write().await;
         let twin = format!("{}-twin", world.namespace);
         world.install(helm, "web", "mini10", FIRST).await;
         helm.install(world.workload, "web", &twin, &programs::chart("mini10").unwrap(), FIRST).await.unwrap();
@@ -64,6 +66,7 @@ impl Twins {
 
     /// `helm upgrade` and `helm rollback` end as they do on the twin, and nothing of that is drift.
     pub async fn upgrade_and_roll_back(&self, world: &World) {
+        let _at_work = HELM_AT_WORK.write().await;
         let chart = programs::chart("mini10").unwrap();
         let mark = world.workload.audit_mark().await.unwrap();
         for namespace in [&world.namespace, &self.twin] {

@@ -42,6 +42,10 @@ enum When {
     SecondUnheard,
 }
 
+fn is_intent(secret: &Value) -> bool {
+    secret["metadata"]["name"].as_str().is_some_and(|name| name.contains("-intent-"))
+}
+
 fn writes_of(target: &Target) -> Match {
     Match::path(&target.path()).when(|asked| asked.method == "PATCH" && asked.query("dryRun").is_none())
 }
@@ -95,7 +99,6 @@ async fn is_finished(when: When) {
     .await
     .unwrap_or_else(|error| panic!("{when:?}: {error:#}\n{}", world.log()));
     let begun = state_secrets(&world).await.unwrap();
-    let is_intent = |secret: &Value| secret["metadata"]["name"].as_str().is_some_and(|name| name.contains("-intent-"));
     assert!(begun.iter().any(is_intent), "{when:?}: it was declared before its first write");
     world.kill_hub();
     rule.end();
@@ -114,6 +117,35 @@ async fn is_finished(when: When) {
     world.wait_in_sync("web").await;
     world
         .wait("nothing is declared any more", async || {
+            let declared = state_secrets(&world).await?.into_iter().filter(is_intent).count();
+            ensure!(declared == 0, "{declared} repairs");
+            Ok(())
+        })
+        .await;
+    Helm::V4.upgrade(world.workload, "web", name, &programs::chart("mini10").unwrap(), &["--set", "replicas=3"]).await.unwrap();
+    world.wait_in_sync("web").await;
+}
+
+/// The first write was carried out and its answer lost; the hub lives on.
+#[tokio::test]
+async fn a_repair_whose_first_write_was_unheard_is_finished_by_the_same_hub() {
+    let name = "unheard";
+    let (mut world, proxy) = behind_proxy(name).await;
+    world.install(Helm::V4, "web", "mini10", &[]).await;
+    world.policy("Correct", json!({})).await;
+    world.start_hub(&[]);
+    world.wait_in_sync("web").await;
+    let (editor, target) = (world.writer("kubectl-edit"), Target::deployment(name, "web-web"));
+    let before = editor.get(&target).await.unwrap();
+    let unheard = proxy.rule(writes_of(&target).first(1), Fault::Swallow);
+    let rename = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "web2"}]);
+    editor.json_patch(&target, &rename).await.unwrap();
+    world
+        .wait("the object is as before, to the last managed field", async || {
+            ensure!(unheard.hits() == 1, "not written yet");
+            let now = editor.get(&target).await?;
+            ensure!(now["spec"] == before["spec"], "{}", now["spec"]);
+            ensure!(managed_fields_without_times(&now) == managed_fields_without_times(&before), "managedFields");
             let declared = state_secrets(&world).await?.into_iter().filter(is_intent).count();
             ensure!(declared == 0, "{declared} repairs");
             Ok(())

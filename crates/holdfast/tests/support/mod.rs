@@ -36,6 +36,7 @@ pub async fn planes() -> (&'static ControlPlane, &'static ControlPlane) {
             mgmt.install_cluster_api_crd().await.unwrap();
             let crds = Command::new(env!("CARGO_BIN_EXE_holdfast")).arg("crds").output().unwrap();
             mgmt.apply_yaml("testkit", &String::from_utf8(crds.stdout).unwrap()).await.unwrap();
+            grant_rights(mgmt).await;
             // The storage of a new kind answers 429 for a moment.
             let listed = async || mgmt.kubectl(&["get", "driftreports,driftpolicies", "-A"]).await;
             eventually("the new kinds can be listed", SOON, listed).await.unwrap();
@@ -43,6 +44,27 @@ pub async fn planes() -> (&'static ControlPlane, &'static ControlPlane) {
         })
         .await;
     (planes.first().unwrap(), planes.last().unwrap())
+}
+
+/// What `manifests/rbac` gives the hub on the management cluster, given to the user `hub`, and no other right. A hub that is restricted to
+/// a namespace keeps its Lease there, so that right holds everywhere here.
+async fn grant_rights(mgmt: &ControlPlane) {
+    mgmt.namespace("holdfast-system").await.unwrap();
+    let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/rbac/management.yaml");
+    mgmt.apply_yaml("testkit", &std::fs::read_to_string(manifest).unwrap()).await.unwrap();
+    let leases = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "test-leases"},
+        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}],
+    });
+    mgmt.apply_yaml("testkit", &leases.to_string()).await.unwrap();
+    for role in ["holdfast-hub", "test-leases"] {
+        let binding = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": format!("test-{role}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "hub"}],
+        });
+        mgmt.apply_yaml("testkit", &binding.to_string()).await.unwrap();
+    }
 }
 
 /// One test's world: a cluster `c` in a management namespace of its own, and releases in a workload namespace of the same name.
@@ -113,7 +135,7 @@ impl World {
         let folder = self.mgmt.dir().join("hubs");
         std::fs::create_dir_all(&folder).unwrap();
         let kubeconfig = folder.join(format!("{}.kubeconfig", self.namespace));
-        std::fs::write(&kubeconfig, self.mgmt.kubeconfig("hub", &["system:masters"]).unwrap()).unwrap();
+        std::fs::write(&kubeconfig, self.mgmt.kubeconfig("hub", &[]).unwrap()).unwrap();
         let log = folder.join(format!("{}.log", self.namespace));
         let output = File::options().create(true).append(true).open(&log).unwrap();
         let process = Command::new(env!("CARGO_BIN_EXE_holdfast"))

@@ -85,7 +85,7 @@ pub(super) enum Job {
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
     Probed { number: u64, probe: Probe },
     Kept(Written),
-    Asked { answer: Result<Arc<str>, SourceError> },
+    Asked { question: u64, answer: Result<Arc<str>, SourceError> },
     Reread(Option<Arc<Kubeconfig>>),
 }
 
@@ -361,7 +361,7 @@ impl Actor {
     /// Takes in the judgements under way: a write whose answer nobody awaited would be missing in the log and in the report.
     async fn wind_down(&mut self) {
         let until = Instant::now() + WIND_DOWN;
-        while self.queue.in_flight() > 0 {
+        while self.queue.in_flight() > 0 || self.memory.is_writing() {
             let Ok(Some(job)) = timeout_at(until, self.jobs.next()).await else { break };
             self.finish(job);
         }
@@ -475,7 +475,7 @@ impl Actor {
             Job::Audited { gvk, result } => self.audited(&gvk, result),
             Job::Probed { number, probe } => self.probed(number, probe),
             Job::Kept(written) => self.kept(&written),
-            Job::Asked { answer } => self.asked(answer),
+            Job::Asked { question, answer } => self.asked(question, answer),
             Job::Reread(kubeconfig) => {
                 if let Some(kubeconfig) = kubeconfig {
                     self.offered(&kubeconfig);

@@ -22,6 +22,8 @@ pub struct Breaker {
     /// When to ask; `None` where nothing is in doubt, or while the question is under way.
     ask_at: Option<Instant>,
     asking: bool,
+    /// Number of the last question: what answers an earlier one says nothing.
+    question: u64,
     /// The connection broke, and who answers was not asked since.
     unproven: bool,
     /// It broke since the question under way was sent: the answer may be from before.
@@ -40,7 +42,7 @@ impl Default for Breaker {
 impl Breaker {
     /// A closed breaker that waits by `backoff` between questions once it is open.
     fn new(backoff: Backoff) -> Self {
-        Self { open: None, ask_at: None, asking: false, unproven: false, broke_again: false, settled: None, backoff }
+        Self { open: None, ask_at: None, asking: false, question: 0, unproven: false, broke_again: false, settled: None, backoff }
     }
 
     /// A call failed in a way that may be the cluster's.
@@ -63,8 +65,10 @@ impl Breaker {
     /// was open.
     pub fn renewed(&mut self, now: Instant) -> bool {
         self.ask_at = None;
-        // An answer to what was asked over the old connection changes nothing any more.
-        self.settled(now)
+        self.broke_again = false;
+        // What was asked over the old connection is answered by this.
+        self.question += 1;
+        self.settled(self.question, now)
     }
 
     /// Something changed that may help, such as the credentials: an open breaker asks at once.
@@ -74,18 +78,22 @@ impl Breaker {
         }
     }
 
-    /// Whether the question is to be sent now; it is under way from then on.
-    pub fn ask(&mut self, now: Instant) -> bool {
+    /// The number of the question to send now; it is under way from then on.
+    pub fn ask(&mut self, now: Instant) -> Option<u64> {
         let is_due = !self.asking && self.ask_at.take_if(|at| *at <= now).is_some();
         if is_due {
             self.asking = true;
             self.broke_again = false;
+            self.question += 1;
         }
-        is_due
+        is_due.then_some(self.question)
     }
 
     /// The question was answered. Answers whether the breaker was open.
-    pub fn settled(&mut self, now: Instant) -> bool {
+    pub fn settled(&mut self, question: u64, now: Instant) -> bool {
+        if question != self.question {
+            return false;
+        }
         self.asking = false;
         if std::mem::take(&mut self.broke_again) {
             self.ask_at = Some(now);
@@ -111,7 +119,10 @@ impl Breaker {
     }
 
     /// The question was not answered, `hint` being the time the server asked for. Answers whether that is news.
-    pub fn failed(&mut self, reason: &'static str, hint: Option<Duration>, now: Instant) -> bool {
+    pub fn failed(&mut self, question: u64, reason: &'static str, hint: Option<Duration>, now: Instant) -> bool {
+        if question != self.question {
+            return false;
+        }
         self.asking = false;
         self.broke_again = false;
         if let (None, Some(settled)) = (self.open, self.settled) {
@@ -133,6 +144,11 @@ impl Breaker {
     /// Whether other calls wait: for the cluster, or for an answer that is a moment away.
     pub const fn holds(&self) -> bool {
         self.open.is_some() || self.asking || self.unproven
+    }
+
+    /// Whether this is the question whose answer counts.
+    pub const fn awaits(&self, question: u64) -> bool {
+        self.asking && question == self.question
     }
 
     /// Whether nobody knows who answers.
@@ -157,23 +173,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_failed_call_is_a_question_and_no_verdict() {
         let (mut breaker, now) = (breaker(), Instant::now());
-        assert!(!breaker.ask(now) && !breaker.holds());
+        assert!(!breaker.ask(now).is_some() && !breaker.holds());
         breaker.doubt(now);
         breaker.doubt(now);
-        assert!(!breaker.holds() && breaker.ask(now) && !breaker.ask(now), "one question at a time");
+        assert!(!breaker.holds() && breaker.ask(now).is_some() && !breaker.ask(now).is_some(), "one question at a time");
         breaker.doubt(now);
         assert!(breaker.holds() && breaker.open().is_none() && breaker.next().is_none());
-        assert!(!breaker.settled(now) && !breaker.holds());
+        assert!(!breaker.settled(breaker.question, now) && !breaker.holds());
         breaker.doubt(now);
         assert_eq!(breaker.next(), Some(now + SETTLED_FOR), "a kind that keeps failing asks no storm of questions");
-        assert!(!breaker.holds() && !breaker.ask(now) && breaker.ask(now + SETTLED_FOR));
+        assert!(!breaker.holds() && !breaker.ask(now).is_some() && breaker.ask(now + SETTLED_FOR).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_open_breaker_asks_with_growing_pauses_until_something_answers() {
         let (mut breaker, mut now) = (breaker(), Instant::now());
         breaker.doubt(now);
-        assert!(breaker.ask(now) && breaker.failed("Timeout", None, now), "open");
+        assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Timeout", None, now), "open");
         let mut waits = Vec::new();
         for _ in 0..12 {
             let at = breaker.next().unwrap();
@@ -181,12 +197,12 @@ mod tests {
             assert_eq!(breaker.next(), Some(at), "no further failure hastens it");
             waits.push(at - now);
             now = at;
-            assert!(breaker.ask(now) && !breaker.failed("Timeout", None, now));
+            assert!(breaker.ask(now).is_some() && !breaker.failed(breaker.question, "Timeout", None, now));
         }
         assert!(waits.iter().all(|wait| *wait >= Duration::from_millis(100) && *wait <= BackoffPolicy::CLUSTER.cap()), "{waits:?}");
         assert!(waits[..3].iter().max() < waits[6..].iter().max() && waits[6..].iter().max() > Some(&Duration::from_secs(8)), "{waits:?}");
         breaker.hasten(now);
-        assert!(breaker.ask(now) && breaker.failed("Unauthorized", None, now), "another reason is news");
+        assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Unauthorized", None, now), "another reason is news");
         assert!(breaker.close(now) && !breaker.holds() && breaker.next().is_none(), "any answer will do");
         assert!(!breaker.close(now));
     }
@@ -195,14 +211,20 @@ mod tests {
     async fn after_a_break_only_the_answer_to_the_question_counts() {
         let (mut breaker, now) = (breaker(), Instant::now());
         breaker.doubt(now);
-        assert!(breaker.ask(now) && !breaker.settled(now));
+        assert!(breaker.ask(now).is_some() && !breaker.settled(breaker.question, now));
         assert!(breaker.broke(now) && !breaker.broke(now) && breaker.holds(), "asked at once, whatever was settled a moment ago");
         assert!(!breaker.close(now) && breaker.holds(), "somebody answers; who?");
-        assert!(breaker.ask(now));
+        assert!(breaker.ask(now).is_some());
         breaker.broke(now);
-        assert!(!breaker.settled(now) && breaker.holds() && breaker.ask(now), "the answer was from before the last break");
-        assert!(breaker.failed("Unreachable", None, now) && breaker.holds());
-        assert!(!breaker.close(now) && breaker.ask(now) && breaker.settled(now) && !breaker.holds(), "asked early, since somebody answers");
+        assert!(
+            !breaker.settled(breaker.question, now) && breaker.holds() && breaker.ask(now).is_some(),
+            "the answer was from before the last break"
+        );
+        assert!(breaker.failed(breaker.question, "Unreachable", None, now) && breaker.holds());
+        assert!(
+            !breaker.close(now) && breaker.ask(now).is_some() && breaker.settled(breaker.question, now) && !breaker.holds(),
+            "asked early, since somebody answers"
+        );
         breaker.broke(now);
         assert!(!breaker.renewed(now) && !breaker.holds() && breaker.next().is_none());
     }
@@ -211,7 +233,7 @@ mod tests {
     async fn a_server_that_asks_for_time_gets_it() {
         let (mut breaker, now) = (breaker(), Instant::now());
         breaker.doubt(now);
-        assert!(breaker.ask(now) && breaker.failed("Throttled", Some(Duration::from_secs(30)), now));
+        assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Throttled", Some(Duration::from_secs(30)), now));
         assert!(breaker.next() > Some(now + Duration::from_secs(30)));
     }
 
@@ -222,10 +244,10 @@ mod tests {
             now += calm;
             breaker.doubt(now);
             now = breaker.next().unwrap();
-            assert!(breaker.ask(now) && breaker.failed("Timeout", None, now));
+            assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Timeout", None, now));
             let wait = breaker.next().unwrap() - now;
             now += wait;
-            assert!(breaker.ask(now) && breaker.settled(now));
+            assert!(breaker.ask(now).is_some() && breaker.settled(breaker.question, now));
             wait
         };
         let flapping = (0..10).map(|_| open_for(Duration::from_secs(1))).max().unwrap();

@@ -161,13 +161,16 @@ impl Actor {
 
     /// Asks the cluster for a sign of life, where there is doubt: who it is.
     pub(super) fn ask_for_life(&mut self, now: Instant) {
-        if self.breaker.ask(now) {
+        if let Some(question) = self.breaker.ask(now) {
             let client = self.examiner.client.clone();
-            self.jobs.push(Box::pin(async move { Job::Asked { answer: holdfast_fleet::discovery::cluster_uid(&client).await } }));
+            self.jobs.push(Box::pin(async move { Job::Asked { question, answer: holdfast_fleet::discovery::cluster_uid(&client).await } }));
         }
     }
 
-    pub(super) fn asked(&mut self, answer: Result<Arc<str>, SourceError>) {
+    pub(super) fn asked(&mut self, question: u64, answer: Result<Arc<str>, SourceError>) {
+        if !self.breaker.awaits(question) {
+            return;
+        }
         let now = Instant::now();
         let (reason, hint) = match answer {
             Ok(uid) if uid != self.uid => {
@@ -177,7 +180,7 @@ impl Actor {
             }
             Ok(_) => {
                 let was_proven = !self.breaker.is_unproven();
-                if self.breaker.settled(now) {
+                if self.breaker.settled(question, now) {
                     self.returned();
                 } else if !was_proven {
                     self.rules_moved();
@@ -186,7 +189,7 @@ impl Actor {
             }
             // Whether a kind may be read is no question of whether the cluster is there, where there is no doubt which one it is.
             Err(SourceError::Forbidden) if !self.breaker.is_unproven() => {
-                if self.breaker.settled(now) {
+                if self.breaker.settled(question, now) {
                     self.returned();
                 }
                 return;
@@ -199,7 +202,7 @@ impl Actor {
             self.jobs.push(Box::pin(async move { Job::Reread(kubeconfigs.read(&entry).await) }));
         }
         let reason = explained(reason, self.credentials.current(), self.shared.clock.now());
-        if self.breaker.failed(reason, hint, now) {
+        if self.breaker.failed(question, reason, hint, now) {
             tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
             self.watching.hold(true);
             self.shared.outages.began(&self.name, now);

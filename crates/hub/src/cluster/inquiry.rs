@@ -280,7 +280,6 @@ impl Inquiry<'_> {
             && known.is_other_object(&Sight::of(&meta, owned, &self.guarded.key.gvk))
         {
             self.state.start_anew(self.guarded.hash);
-            self.state.owed = None;
         }
     }
 
@@ -359,6 +358,7 @@ impl Inquiry<'_> {
             }
             // That took a moment.
             if !self.context.leave.as_ref().is_some_and(Leave::holds) {
+                self.fulfil().await;
                 self.facts.stale_leave = true;
                 let judgement = self.with_case(desired, decide::overtaken);
                 return self.conclude(judgement, None);
@@ -394,16 +394,19 @@ impl Inquiry<'_> {
                 concluded
             }
             Err(CallError::Conflict | CallError::AlreadyExists | CallError::PatchMismatch) => {
+                self.note_first_write(correction, false).await;
                 (self.with_case(desired, decide::overtaken), Outcome::Conflict)
             }
             // The term ended between the decision and the wire.
             Err(CallError::Withheld) => {
+                self.note_first_write(correction, false).await;
                 self.facts.stale_leave = true;
                 let judgement = self.with_case(desired, decide::overtaken);
                 return self.conclude(judgement, None);
             }
             Err(error) => {
                 let outcome = if error.retry() == Retry::Later { Outcome::Failed } else { Outcome::Refused };
+                self.note_first_write(correction, outcome == Outcome::Failed).await;
                 let refusal = self.facts.said(Err(error)).err();
                 let reason = refusal.map_or(Reason::ServerError, |refusal| refusal.reason);
                 (self.with_case(desired, |case| decide::refused_write(case, reason)), outcome)
@@ -418,7 +421,6 @@ impl Inquiry<'_> {
         let mut writer = None;
         if facts.absent {
             state.start_anew(guarded.hash);
-            state.owed = None;
         } else if let Ok(meta) = Meta::of_object(&facts.live_text) {
             uid = meta.uid.to_string();
             state.sight = state.owned.as_ref().map(|owned| Sight::of(&meta, owned, &guarded.key.gvk));

@@ -129,25 +129,25 @@ impl Actor {
             }
             return;
         };
+        if examined.has_paid {
+            self.say_paid(due.id, release, &guarded);
+        }
         if examined.unreachable.is_some() || examined.stale_leave {
             if afresh {
                 self.afresh.insert(due.id);
             }
-            let wait = if examined.stale_leave { Duration::ZERO } else { FIRST_RETRY / 10 };
-            self.queue.push(due.id, Instant::now() + wait, due.noticed);
-            if write.is_none() {
+            let is_first = examined.stale_leave || !self.retries.contains_key(&due.id);
+            if is_first {
+                let wait = if examined.stale_leave { Duration::ZERO } else { FIRST_RETRY / 10 };
+                self.queue.push(due.id, Instant::now() + wait, due.noticed);
+            }
+            if examined.unreachable.is_some() && is_first {
+                self.retries.insert(due.id, 0);
+            }
+            // The cluster answered in between, or this would not have been tried again: it is this object that cannot be read.
+            if write.is_none() && is_first {
                 return;
             }
-        }
-        if examined.has_paid {
-            tracing::info!(
-                audit = "correction",
-                cluster = %self.name,
-                release = %release,
-                object = %guarded.key,
-                outcome = "OwnershipMoved",
-                "finished a repair that was begun earlier"
-            );
         }
         if guarded.hash == examined.state.desired {
             if self.shared.states.get(due.id).is_none_or(|before| !before.is_kept_like(&examined.state)) {
@@ -190,6 +190,22 @@ impl Actor {
             self.queue.push(id, now, now);
         }
         self.remember();
+    }
+
+    /// Says that an earlier repair was finished. It is done, whatever becomes of this judgement.
+    fn say_paid(&mut self, id: StateId, release: &ReleaseName, guarded: &Guarded) {
+        tracing::info!(
+            audit = "correction",
+            cluster = %self.name,
+            release = %release,
+            object = %guarded.key,
+            outcome = "OwnershipMoved",
+            "finished a repair that was begun earlier"
+        );
+        if let Some(mut state) = self.shared.states.get(id) {
+            state.owed = None;
+            self.shared.states.put(id, state);
+        }
     }
 
     /// Says a write in log and metric.

@@ -107,15 +107,20 @@ impl Memory {
         }
     }
 
-    /// What was known of an object of a release. Each object is recalled once; what another release knew of it counts for nothing.
-    pub fn recall(&mut self, release: &ReleaseName, id: StoredId) -> Option<Recalled> {
-        let waiting = self.waiting.remove(&id).filter(|waiting| waiting.release == *release)?;
+    /// What was known of an object of a release, `desired` being the digest of what it declares now. Each object is recalled once; what
+    /// another release knew of it counts for nothing. A repair that was begun is recalled whatever else was kept.
+    pub fn recall(&mut self, release: &ReleaseName, id: StoredId, desired: Digest) -> Option<Recalled> {
+        let waiting = self.waiting.remove(&id).filter(|waiting| waiting.release == *release);
         let (ledger, intent) = (self.ledgers.remove(&id), self.intents.remove(&id));
-        let (object, owned) = (&waiting.object, waiting.owned);
         let unpaid = intent.and_then(|intent| {
             let change = intent.change.restore()?;
             Some(Arc::new(Owed { change, uid: intent.uid, is_certain: false }))
         });
+        let Some(waiting) = waiting else {
+            let state = ObjectState { owed: Some(unpaid?), ..ObjectState::new(desired) };
+            return Some(Recalled { state, ledger: None, shown: Vec::new(), uid: String::new(), normalized: 0, standing: None });
+        };
+        let (object, owned) = (&waiting.object, waiting.owned);
         // A set that cannot be read takes with it what was judged by it.
         let is_whole = owned.is_some() == object.set.is_some();
         let accepted = object.accepted.as_ref().filter(|_| is_whole);
@@ -165,6 +170,11 @@ impl Memory {
     pub fn touch(&mut self, now: Instant) {
         let at = self.not_before.map_or(now + GATHER, |before| before.max(now + GATHER));
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// Whether a write is under way.
+    pub const fn is_writing(&self) -> bool {
+        self.is_writing
     }
 
     /// Whether something is to be written, whenever.

@@ -16,7 +16,8 @@ use crate::fleet_view::ClusterName;
 const SETTLE: Duration = Duration::from_secs(10);
 /// Outages that begin within this time of each other may have one cause.
 const TOGETHER: Duration = Duration::from_mins(1);
-/// How long an outage of most clusters is not told. With [`SPREAD`] below the minute in which an old verdict may still be shown.
+/// How long an outage of most clusters is not told. With [`SPREAD`] below the minute after which
+/// verdicts that no watch backs are told to be stale, whatever the reason.
 const HOLD: Duration = Duration::from_secs(35);
 /// Over how long it is then told, cluster by cluster.
 const SPREAD: Duration = Duration::from_secs(20);

@@ -8,7 +8,7 @@ use holdfast_fleet::{
     call::CallError,
     discovery::{Catalog, Lookup},
 };
-use holdfast_helm::RecordMeta;
+use holdfast_helm::{RecordMeta, Store};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -143,7 +143,10 @@ impl Actor {
         match result {
             Ok(declared) => {
                 self.loads.succeeded(release);
-                let ids = declared.objects.iter().map(|object| StateId::of(self.cluster, &object.key)).collect();
+                // Whoever may write ConfigMaps somewhere must not stop the corrections of objects elsewhere by claiming them.
+                let claims = |namespace: Option<&str>| meta.store == Store::Secrets || namespace == Some(&*release.namespace);
+                let claimed = declared.objects.iter().filter(|object| claims(object.key.namespace.as_deref()));
+                let ids = claimed.map(|object| StateId::of(self.cluster, &object.key)).collect();
                 let changed = self.claims.put(release, meta.clone(), ids, declared.incomplete);
                 match (judged, declared.begun) {
                     (Some(revision), _) => self.install(release, revision, declared),
@@ -274,6 +277,8 @@ impl Actor {
         }
         self.releases.insert(release.clone(), guardianship);
         self.remember();
+        // What was noticed while the record was on its way.
+        self.resume_skipped(release);
         self.watch_kinds();
         self.count_releases();
     }

@@ -38,7 +38,7 @@ const MOST_KEPT: usize = 8 << 10;
 impl Actor {
     /// Takes up what an earlier process knew of an object; `None` where it knew nothing.
     pub(super) fn recall(&mut self, release: &ReleaseName, id: StateId, guarded: &Guarded) -> Option<Recalled> {
-        let recalled = self.memory.recall(release, StoredId::of(&guarded.key))?;
+        let recalled = self.memory.recall(release, StoredId::of(&guarded.key), guarded.hash)?;
         self.shared.states.put(id, recalled.state.clone());
         Some(recalled)
     }
@@ -77,7 +77,9 @@ impl Actor {
                 self.queue.push(id, now, now);
             }
         }
-        self.is_confirming = !self.awaiting.is_empty();
+        if self.awaiting.is_empty() {
+            self.is_confirming = false;
+        }
     }
 
     fn take_for_in_sync(&mut self, id: StateId, now: Instant) -> bool {
@@ -168,6 +170,10 @@ impl Actor {
     }
 
     fn standing_of(&self, id: StateId, known: &Guardianship, guarded: &Guarded) -> Option<StoredStanding> {
+        // One that is to be judged anew was judged by other rules.
+        if self.afresh.contains(&id) || self.queue.is_in_flight(id) {
+            return None;
+        }
         // A few long ones are not worth their place: they are asked for again.
         let finding = serde_json::to_string(known.standing(id)?).ok().filter(|text| text.len() <= MOST_KEPT)?;
         let rules = self.rules_of(known, guarded, Instant::now()).into();

@@ -82,6 +82,12 @@ impl Decoder {
         kinds.push((watch_key.endpoint().clone(), watched));
     }
 
+    /// Objects of a collection are watched no more.
+    pub fn forget(&self, watch_key: &WatchKey) {
+        let is_it = |endpoint: &Endpoint, watched: &Watched| endpoint == watch_key.endpoint() && matches!(watched, Watched::Objects(_));
+        self.kinds.write().retain(|(endpoint, watched)| !is_it(endpoint, watched));
+    }
+
     /// What the watch is for.
     pub fn watched(&self, key: &WatchKey) -> Option<Watched> {
         let is_full = key.shape() == holdfast_fleet::call::Shape::Full;

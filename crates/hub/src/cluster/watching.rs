@@ -73,11 +73,12 @@ impl Watching {
 
     /// Watches exactly these kinds of declared objects.
     pub fn want(&mut self, wanted: &BTreeMap<Gvk, Endpoint>) {
-        let health = &mut self.health;
+        let (health, decoder) = (&mut self.health, &self.decoder);
         self.kinds.retain(|gvk, kind| {
             let keep = wanted.contains_key(gvk);
             if !keep {
                 health.remove(kind.lease.key());
+                decoder.forget(kind.lease.key());
             }
             keep
         });
@@ -138,9 +139,10 @@ impl Watching {
         self.health.values().any(Health::is_broken)
     }
 
-    /// Whether every watch is broken, for however short.
+    /// Whether every watch is broken, for however short. One that is not allowed says nothing about the others.
     pub fn all_broken(&self) -> bool {
-        self.any_broken() && self.health.values().all(Health::is_broken)
+        let mut allowed = self.health.values().filter(|health| !health.is_forbidden()).peekable();
+        allowed.peek().is_some() && allowed.all(Health::is_broken)
     }
 
     /// Whether the watch of a kind is broken, for however short.

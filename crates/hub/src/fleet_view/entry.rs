@@ -98,7 +98,7 @@ fn same_kubeconfig(a: &Arc<Kubeconfig>, b: &Arc<Kubeconfig>) -> bool {
 }
 
 /// One cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClusterEntry {
     /// Its name.
     pub name: ClusterName,
@@ -114,26 +114,6 @@ pub struct ClusterEntry {
     pub secret: Option<Arc<str>>,
     /// Its kubeconfig.
     pub credential: Credential,
-    /// The last good kubeconfig where the Secret is `Missing` now: a running connection may go on until the server refuses it.
-    pub previous: Option<Arc<Kubeconfig>>,
-}
-
-impl PartialEq for ClusterEntry {
-    fn eq(&self, other: &Self) -> bool {
-        let same_previous = match (&self.previous, &other.previous) {
-            (None, None) => true,
-            (Some(a), Some(b)) => same_kubeconfig(a, b),
-            _ => false,
-        };
-        same_previous
-            && self.name == other.name
-            && self.labels == other.labels
-            && self.owner == other.owner
-            && self.created == other.created
-            && self.secret == other.secret
-            && self.gate == other.gate
-            && self.credential == other.credential
-    }
 }
 
 /// The fleet at one time.

@@ -91,7 +91,6 @@ pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> F
             gate: gate(input.deleting, input.initialised, input.paused),
             secret: secret.map(|secret| Arc::clone(&secret.owner.name)),
             credential: secret.map_or(Credential::Missing, |secret| secret.credential.clone()),
-            previous: None,
         };
         add(&mut entries, before, entry);
     }
@@ -105,7 +104,6 @@ pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> F
             gate: gate(secret.deleting, true, secret.paused),
             secret: Some(Arc::clone(&secret.owner.name)),
             credential: secret.credential.clone(),
-            previous: None,
         };
         add(&mut entries, before, entry);
     }
@@ -143,17 +141,9 @@ fn gate(deleting: bool, initialised: bool, paused: bool) -> Gate {
     }
 }
 
-fn add(entries: &mut BTreeMap<ClusterName, Arc<ClusterEntry>>, before: &FleetView, mut entry: ClusterEntry) {
-    // A cluster that was made anew under its old name has nothing to do with the old one's credentials.
-    let old = before.clusters.get(&entry.name).filter(|old| old.owner.uid == entry.owner.uid);
-    entry.previous = match (&entry.credential, old) {
-        (Credential::Missing, Some(old)) => match &old.credential {
-            Credential::Ready(kubeconfig) => Some(Arc::clone(kubeconfig)),
-            Credential::Missing => old.previous.clone(),
-            Credential::Rejected(_) => None,
-        },
-        _ => None,
-    };
+fn add(entries: &mut BTreeMap<ClusterName, Arc<ClusterEntry>>, before: &FleetView, entry: ClusterEntry) {
+    // What did not change is shared.
+    let old = before.clusters.get(&entry.name);
     let name = entry.name.clone();
     let entry = old.filter(|old| ***old == entry).map_or_else(|| Arc::new(entry), Arc::clone);
     entries.insert(name, entry);

@@ -46,7 +46,7 @@ impl Others {
     pub fn judge(&mut self, lease: Option<&Lease>, own: &str, now: Instant) -> Act {
         let blind = self.looked.replace(now).map_or(Duration::ZERO, |looked| now.duration_since(looked));
         if let Some(seen) = self.seen.as_mut().filter(|_| blind > BLIND) {
-            seen.at += blind;
+            seen.at += blind.saturating_sub(BLIND);
         }
         let Some(lease) = lease else {
             // Somebody deleted it; the holder we knew does not know that yet.

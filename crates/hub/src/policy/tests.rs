@@ -31,7 +31,6 @@ fn cluster(namespace: &str, labels: &[(&str, &str)]) -> ClusterEntry {
         gate: Gate::Open,
         secret: None,
         credential: Credential::Missing,
-        previous: None,
     }
 }
 

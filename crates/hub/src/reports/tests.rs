@@ -45,7 +45,6 @@ fn fleet(clusters: &[&str]) -> Arc<FleetView> {
             gate: Gate::Open,
             secret: None,
             credential: Credential::Missing,
-            previous: None,
         };
         (name, Arc::new(entry))
     });

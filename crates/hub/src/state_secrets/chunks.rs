@@ -12,6 +12,12 @@ use super::{
 
 /// Objects in one share: digests do not pack, and an object takes about 130 bytes of them (design §5: at most 512 KiB a Secret).
 const SHARE: usize = 2000;
+/// Bytes of one part. What is not packed further by sealing still fits the half mebibyte.
+const MOST_BYTES: usize = 480 << 10;
+/// Shares of one cluster.
+const MOST_SHARES: u16 = 1024;
+/// Bytes of all findings that are kept.
+const MOST_FINDINGS: usize = 1 << 20;
 
 /// A part before it is sealed.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,21 +35,41 @@ impl std::fmt::Debug for Plain {
 }
 
 /// The parts of a state. Equal states give equal parts, whatever the order they are given in.
-pub fn plain_parts(all: StoredObjects, mut contests: StoredContests) -> Vec<Plain> {
-    let shares = u16::try_from(all.objects.len().div_ceil(SHARE).next_power_of_two()).unwrap_or(u16::MAX);
+pub fn plain_parts(mut all: StoredObjects, mut contests: StoredContests) -> Vec<Plain> {
+    let findings = all.objects.iter().filter_map(|object| object.standing.as_ref()).map(|standing| standing.finding.len());
+    if findings.sum::<usize>() > MOST_FINDINGS {
+        // Drift of everything: it is asked about again.
+        all.objects.iter_mut().for_each(|object| object.standing = None);
+    }
+    let mut shares = u16::try_from(all.objects.len().div_ceil(SHARE).next_power_of_two()).unwrap_or(MOST_SHARES);
+    let mut parts = object_parts(&all, shares);
+    while shares < MOST_SHARES && parts.iter().any(|plain| plain.bytes.len() > MOST_BYTES) {
+        shares *= 2;
+        parts = object_parts(&all, shares);
+    }
+    contests.ledgers.sort_by_key(|(id, _)| *id);
+    contests.releases.sort();
+    if contests != StoredContests::default() {
+        let mut bytes = encode(&contests);
+        while bytes.len() > MOST_BYTES && !contests.ledgers.is_empty() {
+            contests.ledgers.truncate(contests.ledgers.len() / 2);
+            bytes = encode(&contests);
+        }
+        parts.push(Plain { part: Part::Contests, bytes });
+    }
+    parts
+}
+
+fn object_parts(all: &StoredObjects, shares: u16) -> Vec<Plain> {
     let mut split: Vec<Vec<StoredObject>> = vec![Vec::new(); usize::from(shares)];
-    for object in all.objects {
+    for object in &all.objects {
         if let Some(share) = split.get_mut(usize::from(object.id.share(shares))) {
-            share.push(object);
+            share.push(object.clone());
         }
     }
     let shares = (0..shares).zip(split).filter(|(_, objects)| !objects.is_empty());
-    let shares = shares.map(|(number, objects)| (Part::Objects(number), encode(&share(&all.releases, &all.sets, objects))));
-    contests.ledgers.sort_by_key(|(id, _)| *id);
-    contests.releases.sort();
-    let has_contests = contests != StoredContests::default();
-    let contests = has_contests.then(|| (Part::Contests, encode(&contests)));
-    shares.chain(contests).map(|(part, bytes)| Plain { part, bytes }).collect()
+    let encoded = |(number, objects)| Plain { part: Part::Objects(number), bytes: encode(&share(&all.releases, &all.sets, objects)) };
+    shares.map(encoded).collect()
 }
 
 /// One share with the releases and sets that it uses.
@@ -98,7 +124,12 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{super::format::StoredId, *};
+    use holdfast_api::report::DeviationReason;
+
+    use super::{
+        super::format::{StoredId, StoredShown, StoredStanding},
+        *,
+    };
 
     fn state(count: u32) -> StoredObjects {
         let gvk = std::sync::Arc::new(Gvk::new("v1", "ConfigMap"));
@@ -154,5 +185,26 @@ mod tests {
         turned.objects[0].seen = false;
         let (before, after) = (plain_parts(all, StoredContests::default()), plain_parts(turned, StoredContests::default()));
         assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 1, "one share changes");
+    }
+
+    #[test]
+    fn no_part_is_larger_than_a_secret_may_be() {
+        let mut all = state(1500);
+        for object in &mut all.objects {
+            let message = format!("{:?}", object.id).repeat(8);
+            object.shown =
+                vec![StoredShown { path: String::new(), reason: DeviationReason::Admission, since: jiff::Timestamp::UNIX_EPOCH, message }];
+            object.standing = Some(StoredStanding { finding: "x".repeat(1000), rules: object.desired, tries: 0 });
+        }
+        let ledger = |number: u32| {
+            let mut ledger = holdfast_engine::contest::Ledger::default();
+            let path = holdfast_engine::path::Path::of_fields(&["data", &"long".repeat(100), &number.to_string()]);
+            ledger.record(&path, Digest::of(&json!(number)), jiff::Timestamp::UNIX_EPOCH, None);
+            (all.objects[number as usize].id, holdfast_engine::stored::StoredLedger::from(&ledger))
+        };
+        let contests = StoredContests { ledgers: (0..1500).map(ledger).collect(), ..StoredContests::default() };
+        let parts = plain_parts(all, contests);
+        assert!(parts.iter().all(|plain| plain.bytes.len() <= MOST_BYTES), "{parts:?}");
+        assert!(parts.len() > 2 && parts.iter().any(|plain| plain.part == Part::Contests), "{parts:?}");
     }
 }

@@ -28,6 +28,8 @@ const OF_LABEL: &str = "holdfast.dev/state-of";
 /// Annotations for people, and for finding the Secrets of clusters that are gone.
 const CLUSTER_ANNOTATION: &str = "holdfast.dev/cluster";
 const PART_ANNOTATION: &str = "holdfast.dev/state-part";
+/// Number of the serialised form, which does not describe itself: state of another form counts as absent.
+const FORMAT: u32 = 2;
 /// Key of the content.
 const ENTRY: &str = "state";
 /// State Secrets on one page: each has at most half a mebibyte.
@@ -238,7 +240,7 @@ impl ClusterSecrets {
     /// What the content is sealed for.
     fn place(&self, part: Part) -> String {
         let Subject { cluster, owner, uid } = &*self.subject;
-        format!("holdfast state 1\n{cluster}\n{}\n{uid}\n{part}", owner.uid)
+        format!("holdfast state {FORMAT}\n{cluster}\n{}\n{uid}\n{part}", owner.uid)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
-use super::super::classify::{Asked, answer, event_status};
+use super::super::classify::{Asked, answer};
 use super::super::{CallError, Retry};
 
 const CANARY: &str = "CANARY-5c1d";
@@ -285,16 +285,6 @@ fn throttling_hints_are_bounded() {
     assert_eq!(throttled(&headers), None);
     let in_body = of_status(429, "TooManyRequests", "x", &json!({"retryAfterSeconds": 7}));
     assert_eq!(in_body.retry_after(), Some(Duration::from_secs(7)));
-}
-
-#[test]
-fn statuses_inside_a_watch() {
-    let expired = status(410, "Expired", "too old resource version: 1 (1574)", &Value::Null);
-    assert_eq!(event_status(expired.to_string().as_bytes()), CallError::Expired);
-    let ahead = status(504, "Timeout", "Timeout: Too large resource version: 99999999, current: 1534", &Value::Null);
-    assert_eq!(event_status(ahead.to_string().as_bytes()), CallError::Server { code: 504 });
-    assert_eq!(event_status(br#"{"kind":"Pod"}"#), CallError::BadAnswer);
-    assert_eq!(event_status(b"{"), CallError::BadAnswer);
 }
 
 #[test]

@@ -4,7 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_api::report::{Action, Reason, Verdict};
-use holdfast_engine::{canonical::Digest, case::Permit, decide::Judgement, fields, patch, project};
+use holdfast_engine::{
+    answer::{Fence, Live},
+    canonical::Digest,
+    case::Permit,
+    decide::Judgement,
+    fields, patch,
+    plan::Correction,
+    project,
+};
 use holdfast_fleet::call::{CallError, Effect, FieldManager, Shape};
 use serde_json::{Value, json};
 
@@ -21,16 +29,27 @@ impl Inquiry<'_> {
     /// Finishes a repair whose second write did not go through. While that fails nothing else is done: every later `helm upgrade` would
     /// meet a conflict.
     pub(super) async fn pay_what_is_owed(&mut self) -> Option<Judgement> {
-        let may_write = self.context.permit == Permit::Write && self.context.leave.as_ref().is_some_and(Leave::holds);
-        let Some(Ok(live)) = &self.facts.live else { return None };
-        let owed = self.state.owed.clone().filter(|_| may_write)?;
+        let owed = self.state.owed.clone()?;
+        let Some(Ok(live)) = &self.facts.live else {
+            if self.facts.absent {
+                self.fulfil().await;
+            }
+            return None;
+        };
+        // Another incarnation, or another release's object by now.
+        if uid_of(live) != owed.uid || !self.guarded.owns(live) {
+            self.fulfil().await;
+            return None;
+        }
         let change =
             if owed.is_certain { Some(owed.change.clone()) } else { fields::unfinished(live, &owed.change, &self.guarded.desired().value) };
-        let is_same = uid_of(live) == owed.uid;
-        let Some(change) = change.filter(|_| is_same) else {
+        let Some(change) = change else {
             self.fulfil().await;
             return None;
         };
+        if !self.may_pay().await {
+            return None;
+        }
         if let Some(text) = self.move_ownership(&change, live, &version_of(live)).await {
             self.has_paid = true;
             self.fulfil().await;
@@ -40,6 +59,13 @@ impl Inquiry<'_> {
         }
         let message = "the fields are put back, but not yet under the release's name";
         Some(Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::ServerError, message))
+    }
+
+    /// Like every other write: permitted, by leave that still holds, and with no newer or pending record in sight.
+    async fn may_pay(&self) -> bool {
+        let holds = || self.context.leave.as_ref().is_some_and(Leave::holds);
+        let Some(question) = self.context.fence.as_ref().filter(|_| self.context.permit == Permit::Write && holds()) else { return false };
+        self.examiner.fence(question).await == Fence::Clear && holds()
     }
 
     /// Says, where a restart finds it, that a repair of two writes begins.
@@ -63,6 +89,17 @@ impl Inquiry<'_> {
         {
             // A restart finds that nothing is left to do.
             tracing::debug!(reason = failure.as_str(), "a finished repair is still declared");
+        }
+    }
+
+    /// The first write did not succeed: certainly not, or without an answer. Without one it may have been carried out.
+    pub(super) async fn note_first_write(&mut self, correction: &Correction, may_have_been_made: bool) {
+        let (Some(change), Live::Present(before)) = (&correction.then, self.facts.live()) else { return };
+        if may_have_been_made {
+            let uid = uid_of(before).to_owned();
+            self.state.owed = Some(Arc::new(Owed { change: change.clone(), uid, is_certain: false }));
+        } else {
+            self.fulfil().await;
         }
     }
 
