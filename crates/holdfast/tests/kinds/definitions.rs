@@ -76,6 +76,32 @@ async fn d18_a_kind_comes_after_its_release_goes_and_comes_again() {
     assert!(!log.contains("the cluster cannot be reached"), "a new kind that answers 429 is no matter of its cluster\n{log}");
 }
 
+/// One kind, made anew in another form each time.
+const FORMS: [Custom; 3] = [
+    Custom { group: "forms.example", plural: "widgets", kind: "Widget", namespaced: true, versions: &["v1"] },
+    Custom { group: "forms.example", plural: "widgets", kind: "Widget", namespaced: false, versions: &["v1"] },
+    Custom { group: "forms.example", plural: "gadgets", kind: "Widget", namespaced: true, versions: &["v1"] },
+];
+
+#[tokio::test]
+async fn a_kind_comes_again_in_another_form() {
+    let mut site = Site::new("kinds-forms").await;
+    site.declare("web", Style::ClientSide, &[FORMS[0].object("v1", site.namespace(), "w")]).await;
+    site.guard(true, Vec::new()).await;
+    let edit = site.world.writer("kubectl-edit");
+    for form in &FORMS {
+        define(&site, form, &["v1"]).await;
+        let target = form.target("v1", site.namespace(), "w");
+        site.wait_live(&target, "/spec/size", &json!(1)).await;
+        site.world.wait_in_sync("web").await;
+        edit.merge_patch(&target, &json!({"spec": {"size": 2}})).await.unwrap();
+        site.wait_live(&target, "/spec/size", &json!(1)).await;
+        site.writer.delete(&form.crd()).await.unwrap();
+        site.wait_gone(&form.crd()).await;
+        site.wait_unknown("web", "KindNotServed").await;
+    }
+}
+
 /// Apply would be let through by the server while a definition is on its way out, a POST would not.
 const LEAVING: [(&str, Style, Custom); 2] = [
     (

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::{
     fixture::{Marker, Release, Style, configmap, hub_writes, lines},
     site::{Custom, Site},
-    support::{finding, message},
+    support::{condition, finding, message},
 };
 
 const CUSTOM: Custom = Custom { group: "scope.example", plural: "lots", kind: "Lot", namespaced: false, versions: &["v1"] };
@@ -52,6 +52,7 @@ fn is_struck(group: &str) -> bool {
 }
 
 type Strike = fn(&Site) -> Vec<FaultRule>;
+type MakeReply = fn() -> Reply;
 
 /// All groups in one document: it says of these that it could not ask.
 fn aggregated(site: &Site) -> Vec<FaultRule> {
@@ -198,10 +199,55 @@ async fn a_group_that_stops_answering_later_is_still_guarded() {
     release.record(1, "superseded", &[role("known")]).await;
     release.record(2, "deployed", &[role("known"), strange]).await;
     site.wait_unknown("web", "DiscoveryIncomplete").await;
+    edit.merge_patch(&known, &json!({"rules": denied})).await.unwrap();
+    site.wait_live(&known, "/rules/0/verbs/0", &json!("get")).await;
+    site.wait_unknown("web", "DiscoveryIncomplete").await;
     drop(rules);
     site.wait_unknown("web", "KindNotServed").await;
     let status = site.world.report(Some("web")).await.unwrap()["status"].take();
     assert_eq!((&status["summary"]["inSync"], &status["summary"]["unknown"]), (&json!(1), &json!(1)), "{}", status["summary"]);
+}
+
+/// Discovery that fails as a whole: nothing is concluded from it, and nothing of it is left afterwards.
+#[tokio::test]
+async fn discovery_that_fails_as_a_whole_concludes_nothing() {
+    let failures: [(&str, MakeReply); 3] = [
+        ("outages", || Reply::text(503, "service unavailable")),
+        ("blanks", || Reply::json(200, &json!({"kind": "Status", "apiVersion": "v1"}))),
+        ("delays", || Reply::text(429, "Too many requests, please try again later.").retry_after(1)),
+    ];
+    join_all(failures.map(async |(word, reply)| {
+        let mut site = Site::new(&format!("kinds-whole-{word}")).await;
+        let object = configmap(site.namespace(), "settings", "color", "blue");
+        Release::new(&site.world, "web", Style::ClientSide).install(&[object]).await;
+        let settings = Target::configmap(site.namespace(), "settings");
+        let edit = site.world.writer("kubectl-edit");
+        let mark = site.world.workload.audit_mark().await.unwrap();
+        let strike = |site: &Site| vec![site.proxy.rule(Match::path("/apis"), Fault::Answer(reply()))];
+        let rules = strike(&site);
+        let rules = site.guard(false, rules).await;
+        edit.merge_patch(&settings, &json!({"data": {"color": "red"}})).await.unwrap();
+        site.world.wait_report(None, "not connected", |status| condition(status, "InSync") == "Unknown").await;
+        assert!(site.world.report(Some("web")).await.is_none(), "{word}: nothing is known of a release");
+        assert!(hub_writes(site.world.workload, mark).await.in_namespace(site.namespace()).is_empty(), "{word}");
+        drop(rules);
+        site.wait_live(&settings, "/data/color", &json!("blue")).await;
+
+        // Later it is only asked in vain: what was known stands.
+        let rules = strike(&site);
+        let kind = Custom { group: "whole.example", plural: word, kind: word, namespaced: true, versions: &["v1"] };
+        site.writer.create(&kind.crd(), &kind.definition(&["v1"])).await.unwrap();
+        site.world
+            .wait("discovery is asked", async || {
+                anyhow::ensure!(rules.iter().any(|rule| rule.hits() > 0), "not yet");
+                Ok(())
+            })
+            .await;
+        edit.merge_patch(&settings, &json!({"data": {"color": "green"}})).await.unwrap();
+        site.wait_live(&settings, "/data/color", &json!("blue")).await;
+        site.world.wait_in_sync("web").await;
+    }))
+    .await;
 }
 
 /// An aggregated API behind which nobody answers: its kinds are not known, everything else goes on.

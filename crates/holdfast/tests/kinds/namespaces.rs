@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{
     fixture::{Marker, Style, configmap, hub_writes, lines},
-    site::Site,
+    site::{Custom, Site},
     support::{condition, reason},
 };
 
@@ -34,7 +34,6 @@ async fn finish(site: &Site, namespace: &str) {
     std::fs::write(&file, object.to_string()).unwrap();
     let path = format!("/api/v1/namespaces/{namespace}/finalize");
     site.world.workload.kubectl(&["replace", "--raw", &path, "-f", file.to_str().unwrap()]).await.unwrap();
-    site.wait_gone(&Target::namespace(namespace)).await;
 }
 
 /// Writes of the hub in a namespace that were refused, and others.
@@ -54,6 +53,8 @@ async fn wait_missing(site: &Site, release: &str, count: usize, why: &str) {
     site.world.wait_report(Some(release), &format!("{count} are missing, {why}"), is_so).await;
 }
 
+type Strike = fn(&Site) -> Vec<FaultRule>;
+
 /// Who cannot look at namespaces finds out by trying.
 fn blind(site: &Site) -> Vec<FaultRule> {
     let forbidden = Reply::status(403, "Forbidden", "namespaces is forbidden: User \"hub\" cannot list resource");
@@ -62,7 +63,7 @@ fn blind(site: &Site) -> Vec<FaultRule> {
 
 #[tokio::test]
 async fn a_namespace_goes_and_comes_again_under_a_releases_objects() {
-    let cases: [(&str, Style, fn(&Site) -> Vec<FaultRule>); 3] =
+    let cases: [(&str, Style, Strike); 3] =
         [("csa", Style::ClientSide, |_| Vec::new()), ("ssa", Style::ServerSide, |_| Vec::new()), ("blind", Style::ClientSide, blind)];
     join_all(cases.map(async |(word, style, rules)| {
         let mut site = Site::new(&format!("kinds-namespace-{word}")).await;
@@ -124,6 +125,38 @@ async fn a_namespace_that_never_was_is_told_and_waited_for() {
     site.world.workload.namespace(nowhere).await.unwrap();
     site.wait_live(&Target::configmap(nowhere, "one"), "/data/color", &json!("blue")).await;
     site.wait_live(&Target::secret(nowhere, "s"), "/data/k", &json!("dg==")).await;
+    site.world.wait_in_sync("web").await;
+}
+
+/// A release that declares its namespaces and kinds itself brings them back before what needs them.
+#[tokio::test]
+async fn what_others_need_comes_first() {
+    const OWN: Custom = Custom { group: "own.example", plural: "widgets", kind: "Widget", namespaced: true, versions: &["v1"] };
+    let mut site = Site::new("kinds-first").await;
+    let away = "kinds-first-away";
+    let objects = [
+        configmap(away, "needs", "color", "blue"),
+        OWN.object("v1", site.namespace(), "needs"),
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": away, "labels": {"team": "red"}}}),
+        OWN.definition(&["v1"]),
+    ];
+    let release = site.declare("web", Style::ClientSide, &objects).await;
+    for object in objects.iter().rev() {
+        release.write(object).await;
+    }
+    let marker = Marker::install(&site.world).await;
+    site.guard(false, Vec::new()).await;
+    site.world.wait_in_sync("web").await;
+    delete(&site, away).await;
+    site.writer.delete(&OWN.crd()).await.unwrap();
+    site.wait_finding("web", "Namespace", away, "Terminating", "ObjectTerminating").await;
+    empty(&site, away, "configmaps").await;
+    site.wait_finding("web", "ConfigMap", "needs", "Missing", "NamespaceTerminating").await;
+    marker.pass(&site.world).await;
+    finish(&site, away).await;
+    site.wait_live(&Target::namespace(away), "/metadata/labels/team", &json!("red")).await;
+    site.wait_live(&Target::configmap(away, "needs"), "/data/color", &json!("blue")).await;
+    site.wait_live(&OWN.target("v1", site.namespace(), "needs"), "/spec/size", &json!(1)).await;
     site.world.wait_in_sync("web").await;
 }
 

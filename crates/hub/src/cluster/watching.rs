@@ -76,7 +76,8 @@ impl Watching {
     pub fn want(&mut self, wanted: &BTreeMap<Gvk, Endpoint>) {
         let health = &mut self.health;
         self.kinds.retain(|gvk, kind| {
-            let keep = wanted.contains_key(gvk);
+            // A definition that was made anew may have another plural.
+            let keep = wanted.get(gvk) == Some(kind.lease.key().endpoint());
             if !keep {
                 health.remove(kind.lease.key());
             }
