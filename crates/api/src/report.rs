@@ -170,6 +170,8 @@ pub enum Reason {
     KindNotServed,
     /// The definition of the kind is being deleted.
     KindTerminating,
+    /// The server could not tell whether it knows the kind: discovery of its group failed.
+    DiscoveryIncomplete,
     /// The namespace does not exist.
     NamespaceMissing,
     /// The object does not carry this release's ownership metadata.

@@ -164,6 +164,8 @@ pub struct Case<'a> {
     pub word: Word,
     /// Another source that declares the same object.
     pub also_declared_by: Option<&'a str>,
+    /// Why nothing of its kind, or in its namespace, can be created for now.
+    pub held: Option<Reason>,
     /// The time of the decision.
     pub now: Timestamp,
 }

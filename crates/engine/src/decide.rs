@@ -221,6 +221,10 @@ fn unstable(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correctio
 fn missing(case: &Case<'_>) -> Step {
     let report = |reason, message: &str| done(Judgement::plain(Verdict::Missing, Action::Reported, reason, message));
     let key = &case.desired.key;
+    if let Some(why) = case.held {
+        let action = if case.permit == Permit::Write { Action::Deferred } else { Action::Reported };
+        return done(Judgement::plain(Verdict::Missing, action, why, nowhere_to_be(why)));
+    }
     let Permit::Write = case.permit else {
         return report(if let Permit::Report(Some(why)) = case.permit { why } else { Reason::ObjectMissing }, "the object does not exist");
     };
@@ -245,6 +249,16 @@ fn missing(case: &Case<'_>) -> Step {
         Fence::Closed => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ReleasePending, NEWER_RELEASE)),
         Fence::Unknown => done(Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ServerError, NO_RECORDS)),
         Fence::Clear => Step::Write(Box::new(plan::create(case.desired, writer))),
+    }
+}
+
+/// Why an object that does not exist is not created for now.
+const fn nowhere_to_be(why: Reason) -> &'static str {
+    match why {
+        Reason::NamespaceTerminating => "the object does not exist, and its namespace is being deleted",
+        Reason::NamespaceMissing => "the object does not exist, nor does its namespace",
+        Reason::KindTerminating => "the object does not exist, and the definition of its kind is being deleted",
+        _ => "the object does not exist, and nothing can be created in its place for now",
     }
 }
 

@@ -58,6 +58,7 @@ fn no_debug_output_of_any_stage_holds_a_value() {
             vouched: true,
             word: Word::OwnNamespace,
             also_declared_by: None,
+            held: None,
             now: jiff::Timestamp::UNIX_EPOCH,
         };
         let assessment = assess(&case, &owned, &live);

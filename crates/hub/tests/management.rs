@@ -201,7 +201,7 @@ async fn a_fleet_is_seen_and_reported() {
     somebody.merge_patch(&cluster, &json!({"spec": {"paused": false}})).await.unwrap();
     hub.sees("not paused", SOON, |view| gate(view, "prod") == Some(Gate::Open)).await;
     somebody.delete(&Target::secret("fleet", "prod-kubeconfig")).await.unwrap();
-    let view = hub.sees("the Secret is gone", SOON, |view| matches!(credential(view, "prod"), Some(Credential::Missing))).await;
+    hub.sees("the Secret is gone", SOON, |view| matches!(credential(view, "prod"), Some(Credential::Missing))).await;
 
     reports_and_events_are_written(mgmt, &hub, &somebody).await;
     nothing_moves_at_rest(mgmt, &hub).await;

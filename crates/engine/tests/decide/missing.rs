@@ -163,6 +163,24 @@ fn somebody_keeps_deleting_it() {
 }
 
 #[test]
+fn where_nothing_can_be_created_nothing_is_tried() {
+    let places = [
+        (Reason::NamespaceTerminating, "its namespace is being deleted"),
+        (Reason::NamespaceMissing, "nor does its namespace"),
+        (Reason::KindTerminating, "the definition of its kind is being deleted"),
+    ];
+    for (reason, why) in places {
+        for (permit, action) in [(Permit::Write, "Deferred"), (Permit::Report(None), "Reported")] {
+            let mut world = gone(&deployment(), Update);
+            (world.held, world.permit) = (Some(reason), permit);
+            let log = world.play();
+            assert!(log.contains(&format!("Missing {action} {}: ", reason.as_str())) && log.contains(why), "{log}");
+            assert!(!log.contains("create") && !log.contains("ask"), "{log}");
+        }
+    }
+}
+
+#[test]
 fn unread_or_dying_is_not_missing() {
     let mut world = deployed(&deployment(), Update);
     world.unreadable = Some(refusal(Reason::ServerError));

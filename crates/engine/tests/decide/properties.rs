@@ -137,6 +137,7 @@ fn with_case<T>(world: &World, live: &Value, then: impl FnOnce(&Case<'_>) -> T) 
         vouched: true,
         word: Word::OwnNamespace,
         also_declared_by: None,
+        held: None,
         now: world.now,
     })
 }
@@ -206,6 +207,7 @@ struct Facts {
     trusted: bool,
     writer: bool,
     also: bool,
+    nowhere: bool,
     held: bool,
     scaler: bool,
     ignored: bool,
@@ -213,11 +215,11 @@ struct Facts {
 
 fn facts() -> impl Strategy<Value = Facts> {
     let questions = (0..8_u8, 0..5_u8, 0..5_u8, 0..5_u8, 0..6_u8, 0..4_u8, 0..3_u8);
-    let flags = (prop::array::uniform9(any::<bool>()), any::<bool>());
+    let flags = (prop::array::uniform10(any::<bool>()), any::<bool>());
     (questions, flags).prop_map(
         |(
             (live, oracle, create, claims, proof, fence, permit),
-            ([owned, baseline, seen, trusted, writer, also, held, scaler, ignored], rare),
+            ([owned, baseline, seen, trusted, writer, also, nowhere, held, scaler, ignored], rare),
         )| {
             Facts {
                 live,
@@ -233,6 +235,7 @@ fn facts() -> impl Strategy<Value = Facts> {
                 trusted,
                 writer,
                 also: also && rare,
+                nowhere: nowhere && rare,
                 held: held && rare,
                 scaler,
                 ignored: ignored && rare,
@@ -312,6 +315,7 @@ proptest! {
             vouched: true,
             word: if facts.trusted { Word::Trusted } else { Word::OwnNamespace },
             also_declared_by: facts.also.then_some("other"),
+            held: facts.nowhere.then_some(Reason::NamespaceTerminating),
             now: world.now,
         };
         // The answer to the dry-run of the correction, where one is asked for.
@@ -347,7 +351,7 @@ proptest! {
             (Live::Absent, Request::Create(_) | Request::CreateByApply(_)) => {
                 let key = &world.desired.key;
                 let harmless = key.namespace.as_deref() == Some("t") && key.gvk.group != "rbac.authorization.k8s.io";
-                prop_assert!(facts.writer && !facts.held && (facts.seen || facts.trusted || harmless));
+                prop_assert!(facts.writer && !facts.held && !facts.nowhere && (facts.seen || facts.trusted || harmless));
             }
             (Live::Present(live), Request::JsonPatch(_) | Request::Apply(_)) => {
                 prop_assert!(facts.owned && facts.live != 4 && !facts.ignored);

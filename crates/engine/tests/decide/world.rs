@@ -52,6 +52,7 @@ pub struct World {
     pub vouched: bool,
     pub word: Word,
     pub also: Option<String>,
+    pub held: Option<Reason>,
     pub now: Timestamp,
     /// Admission on every write.
     pub webhook: fn(&mut Value),
@@ -105,6 +106,7 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         vouched: true,
         word: Word::OwnNamespace,
         also: None,
+        held: None,
         now: at("2026-01-02T00:00:01Z"),
         webhook: |_| {},
         create_webhook: |_| {},
@@ -309,6 +311,7 @@ impl<'a> Play<'a> {
             vouched: world.vouched,
             word: world.word,
             also_declared_by: world.also.as_deref(),
+            held: world.held,
             now: world.now,
         })
     }

@@ -112,6 +112,12 @@ pub(super) struct Part {
     pub(super) groups: Vec<Group>,
 }
 
+impl Part {
+    pub(super) fn versions(&self) -> impl Iterator<Item = &Version> {
+        self.groups.iter().flat_map(|group| &group.versions)
+    }
+}
+
 /// One group of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
@@ -128,6 +134,13 @@ pub(super) struct Version {
     /// The server could not ask the backend: what is listed may be old or missing.
     pub(super) stale: bool,
     pub(super) resources: Vec<Arc<Resource>>,
+}
+
+impl Version {
+    /// Whether it lists nothing, only because its backend could not be asked.
+    pub(super) const fn is_empty_for_now(&self) -> bool {
+        self.stale && self.resources.is_empty()
+    }
 }
 
 /// The kinds of one cluster.

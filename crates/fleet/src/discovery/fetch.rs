@@ -112,8 +112,9 @@ impl Discovery {
         let mut changed = false;
         for (known, answer) in [(&mut self.core, core), (&mut self.groups, groups)] {
             if let Some(answer) = answer {
-                changed |= known.part != answer.part;
-                *known = answer;
+                let part = answer.part.map(|part| carried(part, known.part.as_deref()));
+                changed |= known.part != part;
+                *known = Known { part, ..answer };
             }
         }
         if !changed {
@@ -122,6 +123,21 @@ impl Discovery {
         self.catalog = Arc::new(Catalog::of([&self.core.part, &self.groups.part].into_iter().flatten().map(AsRef::as_ref)));
         Ok(Refreshed::Changed(self.catalog()))
     }
+}
+
+/// A version whose backend could not be asked lists what it listed before: that was true once, and a request will tell.
+fn carried(mut part: Arc<Part>, before: Option<&Part>) -> Arc<Part> {
+    let Some(before) = before.filter(|_| part.versions().any(Version::is_empty_for_now)) else { return part };
+    let listed = |group: &str, name: &str| {
+        let mut groups = before.groups.iter().filter(|known| known.name == group).flat_map(|known| &known.versions);
+        groups.find(|known| known.name == name).map(|known| known.resources.clone())
+    };
+    for group in &mut Arc::make_mut(&mut part).groups {
+        for version in group.versions.iter_mut().filter(|version| version.is_empty_for_now()) {
+            version.resources = listed(&group.name, &version.name).unwrap_or_default();
+        }
+    }
+    part
 }
 
 /// Asks for one document; `None` means that the server vouches for the one we have.

@@ -162,6 +162,26 @@ async fn a_new_kind_is_seen_and_an_unchanged_document_has_no_body() {
 }
 
 #[tokio::test]
+async fn a_group_that_does_not_answer_any_more_lists_what_it_did() {
+    let (server, mut discovery) = discovered().await;
+    let mut stale = groups();
+    stale["items"][0]["versions"] = json!([{"version": "v1", "freshness": "Stale"}]);
+    for _ in 0..2 {
+        server.set("/apis", &stale);
+        discovery.refresh(&server).await.unwrap();
+        served(&discovery.catalog(), "apps/v1", "Deployment");
+        assert_eq!(discovery.catalog().lookup(&Gvk::new("apps/v1", "Widget")), Lookup::Unknown);
+    }
+    // It answers again, and has another kind.
+    stale["items"][0]["versions"] = json!([{"version": "v1", "freshness": "Current", "resources": [
+        {"resource": "widgets", "responseKind": {"kind": "Widget"}, "scope": "Namespaced"}]}]);
+    server.set("/apis", &stale);
+    discovery.refresh(&server).await.unwrap();
+    served(&discovery.catalog(), "apps/v1", "Widget");
+    assert_eq!(discovery.catalog().lookup(&Gvk::new("apps/v1", "Deployment")), Lookup::NotServed);
+}
+
+#[tokio::test]
 async fn servers_without_aggregated_documents_are_asked_group_by_group() {
     let server = Server::default();
     server.set("/api", &json!({"kind": "APIVersions", "versions": ["v1"]}));

@@ -218,6 +218,7 @@ impl Survey {
             scaler: scalers.of(&guarded.key).cloned(),
             word: Word::OwnNamespace,
             also_declared_by: claims.others(StateId::of(CLUSTER, &guarded.key), release).first().map(|other| format!("release {other}")),
+            held: None,
             fence: None,
             leave: None,
         };

@@ -34,6 +34,8 @@ use super::{
     claims::Claims,
     context::Examined,
     credentials::Credentials,
+    definitions::Definitions,
+    discovering::{DISCOVER_EVERY, SETTLED},
     following::Probe,
     guarded::Guarded,
     identities::{Claim, Seat},
@@ -48,6 +50,7 @@ use super::{
     sighting::Sighting,
     source::{Contact, Guardianship},
     state::{ClusterId, StateId},
+    suspensions::Suspensions,
     watching::Watching,
 };
 use crate::{
@@ -63,10 +66,6 @@ const JUDGING: usize = 16;
 const LOADING: usize = 4;
 /// Reports are computed this long after the first change, so that a burst is computed once.
 const GATHER: Duration = Duration::from_millis(20);
-/// Definitions change in bursts.
-pub(super) const DISCOVER_AFTER: Duration = Duration::from_millis(100);
-/// Discovery is refreshed at least this often: aggregated groups come and go without an event. Costs two conditional requests.
-const DISCOVER_EVERY: Duration = Duration::from_mins(5);
 /// How long judgements under way get when the hub stops or the cluster leaves. None of them begins a call any more; a write that was begun
 /// is awaited for that long.
 const WIND_DOWN: Duration = Duration::from_secs(2);
@@ -80,7 +79,7 @@ type Running = Pin<Box<dyn Future<Output = Job> + Send>>;
 /// A call that has ended.
 pub(super) enum Job {
     Examined { under: UnderWay, examined: Box<Examined> },
-    Loaded { release: ReleaseName, meta: Box<RecordMeta>, result: Result<Declared, LoadError> },
+    Loaded { release: ReleaseName, meta: Box<RecordMeta>, catalog: Arc<Catalog>, result: Result<Declared, LoadError> },
     Discovered { discovery: Box<Discovery>, result: Result<Refreshed, DiscoveryError> },
     Audited { gvk: Gvk, result: Result<Audit, CallError> },
     Probed { number: u64, probe: Probe },
@@ -168,8 +167,12 @@ pub(super) struct Actor {
     /// Why the actor is to end.
     pub(super) ended: Option<Ended>,
     pub(super) examiner: Examiner,
-    discovery: Option<Box<Discovery>>,
+    pub(super) discovery: Option<Box<Discovery>>,
     pub(super) catalog: Arc<Catalog>,
+    /// Answers of discovery since definitions changed last, or there was no doubt.
+    pub(super) discoveries: u32,
+    pub(super) definitions: Definitions,
+    pub(super) suspensions: Suspensions,
     pub(super) watching: Watching,
     pub(super) book: Book,
     pub(super) scalers: Scalers,
@@ -271,6 +274,9 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         examiner,
         discovery: Some(Box::new(discovery)),
         catalog,
+        discoveries: SETTLED,
+        definitions: Definitions::default(),
+        suspensions: Suspensions::default(),
         watching,
         book: Book::default(),
         scalers: if has_scalers { Scalers::default() } else { Scalers::none() },
@@ -381,6 +387,7 @@ impl Actor {
             self.credentials.next(),
             self.loads.next(LOADING).filter(|_| !self.breaker.holds()),
             self.memory.next(),
+            self.suspensions.next(),
         ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
     }
@@ -411,15 +418,7 @@ impl Actor {
         }
         self.start_recalled(now);
         self.start_keeping(now);
-        if self.discover_at <= now
-            && let Some(mut discovery) = self.discovery.take()
-        {
-            let client = self.examiner.client.clone();
-            self.jobs.push(Box::pin(async move {
-                let result = discovery.refresh(&client).await;
-                Job::Discovered { discovery, result }
-            }));
-        }
+        self.start_discovery(now);
         let due: Vec<Gvk> =
             self.audits.iter().filter(|(gvk, at)| **at <= now && !self.auditing.contains(*gvk)).map(|(gvk, _)| gvk.clone()).collect();
         for gvk in due {
@@ -437,7 +436,7 @@ impl Actor {
         let (client, catalog) = (self.examiner.client.clone(), Arc::clone(&self.catalog));
         self.jobs.push(Box::pin(async move {
             let result = release::load(&client, &catalog, &meta).await;
-            Job::Loaded { release, meta: Box::new(meta), result }
+            Job::Loaded { release, meta: Box::new(meta), catalog, result }
         }));
     }
 
@@ -456,22 +455,11 @@ impl Actor {
     fn finish(&mut self, job: Job) {
         match job {
             Job::Examined { under, examined } => self.examined(&under, *examined),
-            Job::Loaded { release, meta, result } => {
+            Job::Loaded { release, meta, catalog, result } => {
                 self.loads.ended(&release);
-                self.loaded(&release, &meta, result);
+                self.loaded(&release, &meta, &catalog, result);
             }
-            Job::Discovered { discovery, result } => {
-                self.discovery = Some(discovery);
-                self.discover_at = Instant::now() + DISCOVER_EVERY;
-                match result {
-                    Ok(Refreshed::Changed(catalog)) => self.rediscovered(catalog),
-                    Ok(Refreshed::Unchanged) => {}
-                    Err(error) => {
-                        tracing::debug!(cluster = %self.name, reason = error.category(), "discovery failed");
-                        self.discover_at = Instant::now() + Duration::from_secs(15);
-                    }
-                }
-            }
+            Job::Discovered { discovery, result } => self.discovered(discovery, result),
             Job::Audited { gvk, result } => self.audited(&gvk, result),
             Job::Probed { number, probe } => self.probed(number, probe),
             Job::Kept(written) => self.kept(&written),
@@ -487,6 +475,7 @@ impl Actor {
     fn tick(&mut self) {
         let now = Instant::now();
         self.tell_of_outage(now);
+        self.retry_namespaces(now);
         if self.flush_at.is_some_and(|at| at <= now) {
             self.flush_at = None;
             self.flush();

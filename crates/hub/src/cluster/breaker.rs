@@ -173,16 +173,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_failed_call_is_a_question_and_no_verdict() {
         let (mut breaker, now) = (breaker(), Instant::now());
-        assert!(!breaker.ask(now).is_some() && !breaker.holds());
+        assert!(breaker.ask(now).is_none() && !breaker.holds());
         breaker.doubt(now);
         breaker.doubt(now);
-        assert!(!breaker.holds() && breaker.ask(now).is_some() && !breaker.ask(now).is_some(), "one question at a time");
+        assert!(!breaker.holds() && breaker.ask(now).is_some() && breaker.ask(now).is_none(), "one question at a time");
         breaker.doubt(now);
         assert!(breaker.holds() && breaker.open().is_none() && breaker.next().is_none());
         assert!(!breaker.settled(breaker.question, now) && !breaker.holds());
         breaker.doubt(now);
         assert_eq!(breaker.next(), Some(now + SETTLED_FOR), "a kind that keeps failing asks no storm of questions");
-        assert!(!breaker.holds() && !breaker.ask(now).is_some() && breaker.ask(now + SETTLED_FOR).is_some());
+        assert!(!breaker.holds() && breaker.ask(now).is_none() && breaker.ask(now + SETTLED_FOR).is_some());
     }
 
     #[tokio::test(start_paused = true)]

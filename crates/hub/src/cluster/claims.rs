@@ -67,6 +67,13 @@ impl Claims {
         outdated
     }
 
+    /// What a release declares is served in another way now: its records are to be read again and count until then.
+    pub fn outdate_release(&mut self, release: &ReleaseName) {
+        for claim in self.releases.get_mut(release).into_iter().flatten() {
+            claim.outdated = true;
+        }
+    }
+
     /// Whether a release declares an object.
     pub fn declares(&self, release: &ReleaseName, id: StateId) -> bool {
         self.owners.get(&id) == Some(release) || self.contested.get(&id).is_some_and(|claimants| claimants.contains(release))

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use holdfast_api::report::{Actor, Outcome};
+use holdfast_api::report::{Actor, Outcome, Reason};
 use holdfast_engine::{
     canonical::Digest,
     case::{Permit, Scaler, Word},
@@ -41,6 +41,8 @@ pub struct Context {
     pub word: Word,
     /// Another release that declares the object.
     pub also_declared_by: Option<String>,
+    /// Why nothing can be created in the object's place for now.
+    pub held: Option<Reason>,
     /// The release and the revision that is judged; without them nothing is written.
     pub fence: Option<FenceQuestion>,
     /// Leave to write; without it nothing is written.

@@ -6,7 +6,8 @@ use holdfast_helm::Store;
 use tokio::time::Instant;
 
 use super::{
-    actor::{Actor, DISCOVER_AFTER},
+    actor::Actor,
+    discovering::DISCOVER_AFTER,
     following::is_watch_break,
     sight::News,
     sighting::{Sighting, Watched},
@@ -65,7 +66,7 @@ impl Actor {
                     }
                 }
                 if *reason == WatchReason::NotServed {
-                    self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
+                    self.discover_within(DISCOVER_AFTER);
                 }
                 if reason.is_of_server() {
                     self.unreached(is_watch_break(*reason));
@@ -76,11 +77,8 @@ impl Actor {
         match watched {
             Watched::Records(store) => self.record_update(store, update),
             Watched::Scalers => self.scaler_update(update, now),
-            Watched::Definitions => {
-                if matches!(update, Update::Changed(_) | Update::Deleted(_)) {
-                    self.discover_at = self.discover_at.min(now + DISCOVER_AFTER);
-                }
-            }
+            Watched::Definitions => self.definition_update(&update),
+            Watched::Namespaces => self.namespace_update(&update),
             Watched::Objects(gvk) => self.object_update(&gvk, &update, now),
         }
     }

@@ -254,6 +254,7 @@ impl Inquiry<'_> {
             vouched: self.state.vouched,
             word: context.word,
             also_declared_by: context.also_declared_by.as_deref(),
+            held: context.held,
             now: self.examiner.clock.now(),
         })
     }

@@ -80,6 +80,7 @@ impl Actor {
             scaler: self.scalers.of(&guarded.key).cloned(),
             word: word_of(known, revision.meta.store),
             also_declared_by: None,
+            held: self.held(&guarded),
             fence: Some(FenceQuestion {
                 store: revision.meta.store,
                 namespace: release.namespace.clone(),
@@ -159,6 +160,9 @@ impl Actor {
             self.learn_writer(release, writer);
         }
         let mut again = None;
+        if write.is_some() {
+            self.learn_where(&guarded, &examined.judgement);
+        }
         if let (Some(write), Some(record)) = (write, record) {
             match write.passed {
                 Some(version) => self.passed.insert(due.id, version),

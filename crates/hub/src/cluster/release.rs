@@ -129,7 +129,7 @@ pub fn declared(record: &Record, catalog: &Catalog, release: Option<Release>) ->
             guarded.push(object);
         }
     }
-    let incomplete = problems.iter().any(|problem| problem.reason == Reason::KindNotServed || problem.reason == Reason::ServerError);
+    let incomplete = problems.iter().any(|problem| matches!(problem.reason, Reason::KindNotServed | Reason::DiscoveryIncomplete));
     problems.truncate(1000);
     Declared {
         begun: record.last_deployed,
@@ -146,7 +146,7 @@ fn finding(problem: &Problem, catalog: &Catalog) -> Finding {
     let reason = match problem.cause {
         // Discovery that is not complete is no proof that the kind is gone.
         holdfast_helm::Cause::KindNotServed if object.is_some_and(|object| catalog.lookup(&object.gvk) == Lookup::Unknown) => {
-            Reason::ServerError
+            Reason::DiscoveryIncomplete
         }
         holdfast_helm::Cause::KindNotServed => Reason::KindNotServed,
         _ => Reason::ManifestInvalid,
@@ -162,7 +162,10 @@ fn finding(problem: &Problem, catalog: &Catalog) -> Finding {
         verdict: Verdict::Unknown,
         action: Action::Reported,
         reason,
-        message: format!("document {} of the manifest: {}", problem.document, problem.cause),
+        message: match reason {
+            Reason::DiscoveryIncomplete => format!("document {} of the manifest: discovery of the kind's group failed", problem.document),
+            _ => format!("document {} of the manifest: {}", problem.document, problem.cause),
+        },
         paths: Vec::new(),
         paths_truncated: 0,
         first_seen: None,

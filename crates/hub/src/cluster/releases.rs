@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use holdfast_api::report::SourceKind;
 use holdfast_engine::object::Gvk;
-use holdfast_fleet::{
-    call::CallError,
-    discovery::{Catalog, Lookup},
-};
+use holdfast_fleet::{call::CallError, discovery::Catalog};
 use holdfast_helm::{RecordMeta, Store};
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -116,7 +113,7 @@ impl Actor {
         self.book.in_force(release).into_iter().find(|record| !is_known(record))
     }
 
-    fn want_record(&mut self, release: &ReleaseName) {
+    pub(super) fn want_record(&mut self, release: &ReleaseName) {
         if self.wanted_record(release).is_none() {
             self.loads.unwant(release);
             let in_force = self.book.in_force(release);
@@ -133,7 +130,8 @@ impl Actor {
         }
     }
 
-    pub(super) fn loaded(&mut self, release: &ReleaseName, meta: &RecordMeta, result: Result<Declared, LoadError>) {
+    /// A record was read, by what `catalog` says of the kinds.
+    pub(super) fn loaded(&mut self, release: &ReleaseName, meta: &RecordMeta, catalog: &Arc<Catalog>, result: Result<Declared, LoadError>) {
         if !self.book.in_force(release).iter().any(|record| same_record(record, meta)) {
             // Helm went on meanwhile.
             self.want_record(release);
@@ -148,6 +146,9 @@ impl Actor {
                 let claimed = declared.objects.iter().filter(|object| claims(object.key.namespace.as_deref()));
                 let ids = claimed.map(|object| StateId::of(self.cluster, &object.key)).collect();
                 let changed = self.claims.put(release, meta.clone(), ids, declared.incomplete);
+                if declared.incomplete && !Arc::ptr_eq(catalog, &self.catalog) {
+                    self.claims.outdate_release(release);
+                }
                 match (judged, declared.begun) {
                     (Some(revision), _) => self.install(release, revision, declared),
                     (None, Some(begun)) if meta.status.is_pending() => self.begins(release, meta, begun),
@@ -257,6 +258,7 @@ impl Actor {
                 self.drop_object(id, release);
             }
         }
+        self.discover_for(&declared.problems);
         guardianship.forget(&due);
         guardianship.load(Loaded {
             revision,
@@ -408,28 +410,6 @@ impl Actor {
             .collect();
         for id in ids {
             self.judge_afresh(id, Instant::now());
-        }
-    }
-
-    /// Kinds came or went.
-    pub(super) fn rediscovered(&mut self, catalog: Arc<Catalog>) {
-        self.catalog = catalog;
-        for release in self.claims.outdate() {
-            self.want_record(&release);
-        }
-        let now = Instant::now();
-        let unserved: Vec<StateId> = self
-            .objects
-            .iter()
-            .filter(|(_, slot)| {
-                slot.claimants
-                    .first()
-                    .is_some_and(|(_, guarded)| self.catalog.lookup(&guarded.key.gvk) != Lookup::Served(Arc::clone(&guarded.resource)))
-            })
-            .map(|(id, _)| *id)
-            .collect();
-        for id in unserved {
-            self.queue.push(id, now, now);
         }
     }
 

@@ -29,8 +29,13 @@ pub enum Sighting {
     Record(Box<RecordSight>),
     /// An autoscaler; `None` when it cannot be read.
     Scaler(Option<Box<ScalerSight>>),
-    /// The definition of a kind appeared, changed or went.
-    Definition,
+    /// A definition or a namespace: only its name matters, and whether it is on its way out.
+    Named {
+        /// Name.
+        name: Box<str>,
+        /// It is being deleted.
+        is_leaving: bool,
+    },
     /// A guarded object.
     Object {
         /// Which.
@@ -62,6 +67,8 @@ pub enum Watched {
     Scalers,
     /// `CustomResourceDefinitions`, for discovery.
     Definitions,
+    /// Namespaces, while creations are suspended in one.
+    Namespaces,
     /// Objects of a kind that releases declare.
     Objects(Arc<Gvk>),
 }
@@ -100,7 +107,7 @@ impl Decoder {
                     && match watched {
                         Watched::Scalers => is_full,
                         Watched::Objects(_) => is_objects,
-                        Watched::Records(_) | Watched::Definitions => !is_full && !is_objects,
+                        Watched::Records(_) | Watched::Definitions | Watched::Namespaces => !is_full && !is_objects,
                     }
             })
             .map(|(_, watched)| watched.clone())
@@ -110,7 +117,9 @@ impl Decoder {
         match watched {
             Watched::Records(store) => RecordSight::of(*store, meta).map_or(Sighting::Stranger, |sight| Sighting::Record(Box::new(sight))),
             Watched::Scalers => Sighting::Scaler(ScalerSight::of_hpa(text.get()).map(Box::new)),
-            Watched::Definitions => Sighting::Definition,
+            Watched::Definitions | Watched::Namespaces => {
+                Sighting::Named { name: meta.name.as_ref().into(), is_leaving: meta.deletion_timestamp.is_some() }
+            }
             Watched::Objects(gvk) => self.object(gvk, meta),
         }
     }

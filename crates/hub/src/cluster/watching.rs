@@ -29,6 +29,7 @@ pub struct Watching {
     decoder: Decoder,
     fixed: Vec<Lease>,
     kinds: BTreeMap<Gvk, Kind>,
+    namespaces: Option<Lease>,
     has_scalers: bool,
     health: HashMap<Arc<WatchKey>, Health>,
 }
@@ -44,7 +45,7 @@ struct Kind {
 impl Watching {
     /// No watch yet.
     pub fn new(watches: Watches<ApiClient, Decoder>, decoder: Decoder) -> Self {
-        Self { watches, decoder, fixed: Vec::new(), kinds: BTreeMap::new(), has_scalers: false, health: HashMap::new() }
+        Self { watches, decoder, fixed: Vec::new(), kinds: BTreeMap::new(), namespaces: None, has_scalers: false, health: HashMap::new() }
     }
 
     /// Starts the watches every cluster has. Answers whether autoscalers are watched; where the kind is not served there are none.
@@ -75,7 +76,8 @@ impl Watching {
     pub fn want(&mut self, wanted: &BTreeMap<Gvk, Endpoint>) {
         let (health, decoder) = (&mut self.health, &self.decoder);
         self.kinds.retain(|gvk, kind| {
-            let keep = wanted.contains_key(gvk);
+            // A definition that was made anew may have another plural.
+            let keep = wanted.get(gvk) == Some(kind.lease.key().endpoint());
             if !keep {
                 health.remove(kind.lease.key());
                 decoder.forget(kind.lease.key());
@@ -91,10 +93,28 @@ impl Watching {
         }
     }
 
+    /// Watches the namespaces, or does so no more.
+    pub fn watch_namespaces(&mut self, wanted: bool) {
+        if wanted == self.namespaces.is_some() {
+            return;
+        }
+        if let Some(lease) = self.namespaces.take() {
+            self.health.remove(lease.key());
+        } else if let Ok(namespaces) = Endpoint::new("", "v1", "namespaces") {
+            let key = WatchKey::new(namespaces);
+            self.decoder.expect(&key, Watched::Namespaces);
+            self.namespaces = Some(self.watches.acquire(key));
+        }
+    }
+
     /// What a delivery's watch is for; `None` for leftovers of a watch that was stopped.
     pub fn watched(&self, key: &WatchKey, run: u64) -> Option<Watched> {
-        let current =
-            self.fixed.iter().chain(self.kinds.values().map(|kind| &kind.lease)).any(|lease| **lease.key() == *key && lease.run() == run);
+        let current = self
+            .fixed
+            .iter()
+            .chain(&self.namespaces)
+            .chain(self.kinds.values().map(|kind| &kind.lease))
+            .any(|lease| **lease.key() == *key && lease.run() == run);
         if current { self.decoder.watched(key) } else { None }
     }
 

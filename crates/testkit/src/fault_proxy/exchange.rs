@@ -77,7 +77,7 @@ async fn answer(
     shared: Arc<Shared>,
     resets: Resets,
 ) -> Result<Response<Body>, Broken> {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let mut exchange = shared.rules.opened(Asked::of(&head));
     let fault = exchange.at_head();
     match &fault {
@@ -90,6 +90,10 @@ async fn answer(
         }
         _ => {}
     }
+    if let Some(Fault::Rewrite(_)) = &fault {
+        // What is known of the true body says nothing about the other one.
+        head.headers.remove(header::IF_NONE_MATCH);
+    }
     let answered = forward(head, body, sender, &shared).await?;
     match fault {
         Some(Fault::Swallow) => {
@@ -97,7 +101,8 @@ async fn answer(
             std::future::pending().await
         }
         Some(Fault::Rewrite(rewrite)) => {
-            let (head, body) = answered.into_parts();
+            let (mut head, body) = answered.into_parts();
+            head.headers.remove(header::ETAG);
             let whole = body.collect().await.map_err(|_| Broken)?.to_bytes();
             Ok(Response::from_parts(head, full(rewrite(&whole))))
         }
