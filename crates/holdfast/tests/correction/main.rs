@@ -17,14 +17,10 @@ use std::collections::BTreeSet;
 
 use holdfast_testkit::{Audit, Helm, Mark};
 use serde_json::{Value, json};
-use tokio::sync::RwLock;
 
 use drifts::{Drift, Edit, Named};
 use support::{World, condition, finding, path_of};
-use twin::Twins;
-
-/// Held for writing while Helm writes records, for reading while calls are counted.
-static HELM_AT_WORK: RwLock<()> = RwLock::const_new(());
+use twin::{HELM_AT_WORK, Twins};
 
 #[tokio::test]
 async fn every_drift_of_a_helm_3_release_goes_back_without_a_trace() {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use holdfast_testkit::{Helm, managed_fields_without_times, programs};
 use serde_json::{Value, json};
+use tokio::sync::RwLock;
 
 use crate::{
-    HELM_AT_WORK,
     drifts::{Drift, target},
     support::World,
 };
@@ -19,6 +19,9 @@ const SECOND: &[&str] = &["--set", "image.tag=2.0,replicas=3,password=n3w,servic
 
 /// Kinds of the chart.
 const KINDS: &str = "configmaps,deployments,rolebindings,roles,secrets,serviceaccounts,services,widgets.test.example";
+
+/// Held for writing while Helm writes records, for reading while calls are counted.
+pub static HELM_AT_WORK: RwLock<()> = RwLock::const_new(());
 
 /// The release `web` in the world's namespace and in the twin's.
 pub struct Twins {
