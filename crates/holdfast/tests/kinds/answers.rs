@@ -25,8 +25,7 @@ const NOT_SERVED: [(&str, MakeReply); 3] = [
     ("none", || Reply::status(404, "NotFound", "the server could not find the requested resource")),
 ];
 
-#[tokio::test]
-async fn not_served_is_neither_missing_nor_created() {
+pub async fn not_served_is_neither_missing_nor_created() {
     join_all(NOT_SERVED.map(async |(name, reply)| {
         let mut site = Site::new(&format!("kinds-answers-{name}")).await;
         let namespace = site.namespace().to_owned();

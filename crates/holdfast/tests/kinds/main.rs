@@ -13,3 +13,13 @@ mod definitions;
 mod discovery;
 mod namespaces;
 mod site;
+
+/// What waits for a retry or a back-off, side by side.
+#[tokio::test]
+async fn what_only_time_shows() {
+    tokio::join!(
+        Box::pin(answers::not_served_is_neither_missing_nor_created()),
+        Box::pin(discovery::discovery_that_fails_as_a_whole_concludes_nothing()),
+        Box::pin(namespaces::a_namespace_goes_and_comes_again_under_a_releases_objects()),
+    );
+}

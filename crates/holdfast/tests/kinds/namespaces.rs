@@ -61,8 +61,7 @@ fn blind(site: &Site) -> Vec<FaultRule> {
     vec![site.proxy.rule(Match::path("/api/v1/namespaces"), Fault::Answer(forbidden))]
 }
 
-#[tokio::test]
-async fn a_namespace_goes_and_comes_again_under_a_releases_objects() {
+pub async fn a_namespace_goes_and_comes_again_under_a_releases_objects() {
     let cases: [(&str, Style, Strike); 3] =
         [("csa", Style::ClientSide, |_| Vec::new()), ("ssa", Style::ServerSide, |_| Vec::new()), ("blind", Style::ClientSide, blind)];
     join_all(cases.map(async |(word, style, rules)| {
