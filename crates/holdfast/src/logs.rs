@@ -19,11 +19,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Crates that would log whole response bodies when one cannot be decoded, or headers with credentials, or once more what every caller
+/// Crates that would log whole response bodies when one cannot be decoded, what servers say, or headers with credentials, or once more what every caller
 /// reports anyway. Kept at these levels whatever the filter says, in all their modules.
 const QUIETED: [(&str, LevelFilter); 10] = [
     ("kube_client", LevelFilter::OFF),
-    ("kube_runtime", LevelFilter::WARN),
+    ("kube_runtime", LevelFilter::OFF),
     ("hyper", LevelFilter::WARN),
     ("hyper_util", LevelFilter::WARN),
     ("hyper_rustls", LevelFilter::WARN),
@@ -75,8 +75,7 @@ mod tests {
         for (target, level, expected) in [
             ("kube_client::client", Level::ERROR, false),
             ("kube_client", Level::TRACE, false),
-            ("kube_runtime::watcher", Level::WARN, true),
-            ("kube_runtime::watcher", Level::INFO, false),
+            ("kube_runtime::watcher", Level::ERROR, false),
             ("hyper::proto::h1::io", Level::TRACE, false),
             ("hyper_util::client::legacy", Level::DEBUG, false),
             ("h2", Level::DEBUG, false),

@@ -11,7 +11,7 @@ use crate::{
     relay::Relay,
     site::{Site, add_cluster, assert_none, cluster_target, more_planes, wait_no_reports, wait_web, wait_web_in_sync},
     state::wait_state,
-    support::{World, condition, finding, planes},
+    support::{World, condition, finding, grant_rights, planes},
     traces::Traces,
 };
 
@@ -203,6 +203,7 @@ async fn clusters_that_nobody_looks_after_are_counted() {
     let namespace = "unowned";
     let (workload, _) = planes().await;
     let (mgmt, _) = more_planes().await;
+    grant_rights(mgmt).await;
     let mut world = World::empty(workload, mgmt, namespace).await;
     for name in ["one", "two"] {
         let text = workload.kubeconfig(&format!("hub-unowned-{name}"), &["system:masters"]).unwrap();

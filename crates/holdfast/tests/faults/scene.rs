@@ -178,7 +178,17 @@ pub async fn add_cluster(world: &World, name: &str, proxy: &FaultProxy) {
 
 /// Watches of the ConfigMaps.
 pub fn watches() -> Match {
-    Match::watches(CONFIGMAPS)
+    of_objects(Match::watches(CONFIGMAPS))
+}
+
+/// Lists of the kind, in both forms.
+pub fn lists() -> Match {
+    of_objects(Match::lists(CONFIGMAPS))
+}
+
+/// Release records may be ConfigMaps too, and have a watch of their own.
+pub fn of_objects(asked: Match) -> Match {
+    asked.when(|asked| asked.query("labelSelector").is_some_and(|labels| labels.contains("managed-by")))
 }
 
 /// What a cluster does that compacted everything a watch stood on: the open watch ends by an ERROR event.

@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    scene::{AFTER_A_BACKOFF, CONFIGMAPS, Scene, expires_open_watches, watches},
+    scene::{AFTER_A_BACKOFF, CONFIGMAPS, Scene, expires_open_watches, lists, of_objects, watches},
     support::{condition, finding, reason},
 };
 
@@ -27,18 +27,10 @@ const OUTAGES: [(&str, Strike, u64); 12] = [
     ("mid-line", |proxy| vec![proxy.rule(watches().already_open(), Fault::Cut(Cut::in_line(0)))], 1),
     ("mid-line-clean", |proxy| vec![proxy.rule(watches().already_open(), Fault::Cut(Cut::in_line(0).cleanly()))], 1),
     ("no-json", |proxy| vec![proxy.rule(watches().already_open(), Fault::Inject { line: "{\"type\":\"MOD".to_owned(), last: true })], 1),
-    (
-        "internal",
-        |proxy| {
-            vec![expires_open_watches(proxy), proxy.rule(Match::lists(CONFIGMAPS).first(2), Fault::status(500, "InternalError", "etcd"))]
-        },
-        2,
-    ),
+    ("internal", |proxy| vec![expires_open_watches(proxy), proxy.rule(lists().first(2), Fault::status(500, "InternalError", "etcd"))], 2),
     (
         "unavailable",
-        |proxy| {
-            vec![expires_open_watches(proxy), proxy.rule(Match::lists(CONFIGMAPS).first(2), Fault::Answer(Reply::text(503, "unavailable")))]
-        },
+        |proxy| vec![expires_open_watches(proxy), proxy.rule(lists().first(2), Fault::Answer(Reply::text(503, "unavailable")))],
         2,
     ),
     (
@@ -53,7 +45,7 @@ const OUTAGES: [(&str, Strike, u64); 12] = [
     (
         "list-cut",
         |proxy| {
-            let streaming = || Match::lists(CONFIGMAPS);
+            let streaming = lists;
             vec![expires_open_watches(proxy), proxy.rule(streaming().first(1), Fault::Cut(Cut::in_line(1)))]
         },
         1,
@@ -61,7 +53,7 @@ const OUTAGES: [(&str, Strike, u64); 12] = [
     (
         "list-cut-clean",
         |proxy| {
-            let streaming = || Match::lists(CONFIGMAPS);
+            let streaming = lists;
             vec![expires_open_watches(proxy), proxy.rule(streaming().first(1), Fault::Cut(Cut::in_line(1).cleanly()))]
         },
         1,
@@ -105,7 +97,7 @@ const LISTS: [(&str, Strike); 5] = [
 ];
 
 fn pages() -> Match {
-    Match::path(CONFIGMAPS).method(Method::GET).when(|asked| !asked.is_watch())
+    of_objects(Match::path(CONFIGMAPS)).method(Method::GET).when(|asked| !asked.is_watch())
 }
 
 fn refuses_streaming(proxy: &FaultProxy) -> FaultRule {

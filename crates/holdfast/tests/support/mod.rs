@@ -48,7 +48,7 @@ pub async fn planes() -> (&'static ControlPlane, &'static ControlPlane) {
 
 /// What `manifests/rbac` gives the hub on the management cluster, given to the user `hub`, and no other right. A hub that is restricted to
 /// a namespace keeps its Lease there, so that right holds everywhere here.
-async fn grant_rights(mgmt: &ControlPlane) {
+pub async fn grant_rights(mgmt: &ControlPlane) {
     mgmt.namespace("holdfast-system").await.unwrap();
     let manifest = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/rbac/management.yaml");
     mgmt.apply_yaml("testkit", &std::fs::read_to_string(manifest).unwrap()).await.unwrap();
