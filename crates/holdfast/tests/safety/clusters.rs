@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use crate::{
     fixture::{Release, Style, cluster_report, configmap, hub_writes, lines, reports, wait_cluster, wait_live},
-    support::{World, condition, finding, live, planes, reason},
+    support::{World, condition, finding, grant_rights, live, planes, reason},
 };
 
 /// Reports of a removed cluster are gone within this time.
@@ -194,6 +194,7 @@ async fn an_older_cluster_api_that_comes_later_will_do() {
             let plane = ControlPlane::start(Options::named("old-mgmt")).await.unwrap();
             let crds = Command::new(env!("CARGO_BIN_EXE_holdfast")).arg("crds").output().unwrap();
             plane.apply_yaml("testkit", &String::from_utf8(crds.stdout).unwrap()).await.unwrap();
+            grant_rights(&plane).await;
             plane
         })
         .await;
