@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_mins(1);
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Value>>> + Send>>;
 
-/// An open watch. It begins after the object's version at the time it was opened.
+/// An open watch. It begins with what happens after it was opened.
 pub struct Lookout {
     events: Events,
 }
@@ -23,10 +23,13 @@ pub struct Lookout {
 impl Lookout {
     /// Watches one object through the client of a writer.
     pub async fn open(through: &Writer, target: &Target) -> Result<Self> {
-        let object = through.get(target).await?;
-        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).context("an object without a version")?;
-        let query = format!("watch=true&fieldSelector=metadata.name%3D{}&resourceVersion={version}", target.name);
-        let request = Request::get(format!("{}?{query}", target.collection_path())).body(Vec::new()).context("building a watch")?;
+        // The version of the list: that of an object that was not written for long may be too old to watch from.
+        let collection = format!("{}?fieldSelector=metadata.name%3D{}", target.collection_path(), target.name);
+        let list = Request::get(&collection).body(Vec::new()).context("building a list")?;
+        let list: Value = through.client().request(list).await.context("listing")?;
+        let version = list.pointer("/metadata/resourceVersion").and_then(Value::as_str).context("a list without a version")?;
+        let request =
+            Request::get(format!("{collection}&watch=true&resourceVersion={version}")).body(Vec::new()).context("building a watch")?;
         let events = through.client().request_events::<Value>(request).await.context("watching")?;
         Ok(Self { events: Box::pin(events) })
     }
