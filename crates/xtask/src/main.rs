@@ -6,6 +6,7 @@ mod fleet;
 mod fuzz;
 mod generate;
 mod hub;
+mod interrupt;
 mod lookout;
 mod soak;
 

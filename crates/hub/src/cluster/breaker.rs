@@ -68,7 +68,7 @@ impl Breaker {
         self.broke_again = false;
         // What was asked over the old connection is answered by this.
         self.question += 1;
-        self.settled(self.question, now)
+        self.settled(now)
     }
 
     /// Something changed that may help, such as the credentials: an open breaker asks at once.
@@ -90,10 +90,7 @@ impl Breaker {
     }
 
     /// The question was answered. Answers whether the breaker was open.
-    pub fn settled(&mut self, question: u64, now: Instant) -> bool {
-        if question != self.question {
-            return false;
-        }
+    pub fn settled(&mut self, now: Instant) -> bool {
         self.asking = false;
         if std::mem::take(&mut self.broke_again) {
             self.ask_at = Some(now);
@@ -119,10 +116,7 @@ impl Breaker {
     }
 
     /// The question was not answered, `hint` being the time the server asked for. Answers whether that is news.
-    pub fn failed(&mut self, question: u64, reason: &'static str, hint: Option<Duration>, now: Instant) -> bool {
-        if question != self.question {
-            return false;
-        }
+    pub fn failed(&mut self, reason: &'static str, hint: Option<Duration>, now: Instant) -> bool {
         self.asking = false;
         self.broke_again = false;
         if let (None, Some(settled)) = (self.open, self.settled) {
@@ -179,7 +173,7 @@ mod tests {
         assert!(!breaker.holds() && breaker.ask(now).is_some() && breaker.ask(now).is_none(), "one question at a time");
         breaker.doubt(now);
         assert!(breaker.holds() && breaker.open().is_none() && breaker.next().is_none());
-        assert!(!breaker.settled(breaker.question, now) && !breaker.holds());
+        assert!(!breaker.settled(now) && !breaker.holds());
         breaker.doubt(now);
         assert_eq!(breaker.next(), Some(now + SETTLED_FOR), "a kind that keeps failing asks no storm of questions");
         assert!(!breaker.holds() && breaker.ask(now).is_none() && breaker.ask(now + SETTLED_FOR).is_some());
@@ -189,7 +183,7 @@ mod tests {
     async fn an_open_breaker_asks_with_growing_pauses_until_something_answers() {
         let (mut breaker, mut now) = (breaker(), Instant::now());
         breaker.doubt(now);
-        assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Timeout", None, now), "open");
+        assert!(breaker.ask(now).is_some() && breaker.failed("Timeout", None, now), "open");
         let mut waits = Vec::new();
         for _ in 0..12 {
             let at = breaker.next().unwrap();
@@ -197,12 +191,12 @@ mod tests {
             assert_eq!(breaker.next(), Some(at), "no further failure hastens it");
             waits.push(at - now);
             now = at;
-            assert!(breaker.ask(now).is_some() && !breaker.failed(breaker.question, "Timeout", None, now));
+            assert!(breaker.ask(now).is_some() && !breaker.failed("Timeout", None, now));
         }
         assert!(waits.iter().all(|wait| *wait >= Duration::from_millis(100) && *wait <= BackoffPolicy::CLUSTER.cap()), "{waits:?}");
         assert!(waits[..3].iter().max() < waits[6..].iter().max() && waits[6..].iter().max() > Some(&Duration::from_secs(8)), "{waits:?}");
         breaker.hasten(now);
-        assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Unauthorized", None, now), "another reason is news");
+        assert!(breaker.ask(now).is_some() && breaker.failed("Unauthorized", None, now), "another reason is news");
         assert!(breaker.close(now) && !breaker.holds() && breaker.next().is_none(), "any answer will do");
         assert!(!breaker.close(now));
     }
@@ -211,29 +205,28 @@ mod tests {
     async fn after_a_break_only_the_answer_to_the_question_counts() {
         let (mut breaker, now) = (breaker(), Instant::now());
         breaker.doubt(now);
-        assert!(breaker.ask(now).is_some() && !breaker.settled(breaker.question, now));
+        assert!(breaker.ask(now).is_some() && !breaker.settled(now));
         assert!(breaker.broke(now) && !breaker.broke(now) && breaker.holds(), "asked at once, whatever was settled a moment ago");
         assert!(!breaker.close(now) && breaker.holds(), "somebody answers; who?");
         assert!(breaker.ask(now).is_some());
         breaker.broke(now);
+        assert!(!breaker.settled(now) && breaker.holds() && breaker.ask(now).is_some(), "the answer was from before the last break");
+        assert!(breaker.failed("Unreachable", None, now) && breaker.holds());
         assert!(
-            !breaker.settled(breaker.question, now) && breaker.holds() && breaker.ask(now).is_some(),
-            "the answer was from before the last break"
-        );
-        assert!(breaker.failed(breaker.question, "Unreachable", None, now) && breaker.holds());
-        assert!(
-            !breaker.close(now) && breaker.ask(now).is_some() && breaker.settled(breaker.question, now) && !breaker.holds(),
+            !breaker.close(now) && breaker.ask(now).is_some() && breaker.settled(now) && !breaker.holds(),
             "asked early, since somebody answers"
         );
         breaker.broke(now);
-        assert!(!breaker.renewed(now) && !breaker.holds() && breaker.next().is_none());
+        let old = breaker.ask(now).unwrap();
+        assert!(breaker.awaits(old) && !breaker.renewed(now) && !breaker.holds() && breaker.next().is_none());
+        assert!(!breaker.awaits(old), "what was asked over the old connection says nothing");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_asks_for_time_gets_it() {
         let (mut breaker, now) = (breaker(), Instant::now());
         breaker.doubt(now);
-        assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Throttled", Some(Duration::from_secs(30)), now));
+        assert!(breaker.ask(now).is_some() && breaker.failed("Throttled", Some(Duration::from_secs(30)), now));
         assert!(breaker.next() > Some(now + Duration::from_secs(30)));
     }
 
@@ -244,10 +237,10 @@ mod tests {
             now += calm;
             breaker.doubt(now);
             now = breaker.next().unwrap();
-            assert!(breaker.ask(now).is_some() && breaker.failed(breaker.question, "Timeout", None, now));
+            assert!(breaker.ask(now).is_some() && breaker.failed("Timeout", None, now));
             let wait = breaker.next().unwrap() - now;
             now += wait;
-            assert!(breaker.ask(now).is_some() && breaker.settled(breaker.question, now));
+            assert!(breaker.ask(now).is_some() && breaker.settled(now));
             wait
         };
         let flapping = (0..10).map(|_| open_for(Duration::from_secs(1))).max().unwrap();

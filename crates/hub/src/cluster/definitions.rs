@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use holdfast_engine::normalise::is_custom_group;
 use holdfast_fleet::discovery::{Catalog, Resource};
 
 /// The `CustomResourceDefinitions` of one cluster. Each has the name `<plural>.<group>`.
@@ -45,7 +46,8 @@ impl Definitions {
 
     /// Whether the definition of a kind is being deleted.
     pub fn is_leaving(&self, resource: &Resource) -> bool {
-        self.known.get(definition(resource).as_str()).copied().unwrap_or_default()
+        // Asked with every judgement: most kinds have no definition to look for.
+        is_custom_group(&resource.gvk.group) && self.known.get(definition(resource).as_str()).copied().unwrap_or_default()
     }
 
     /// Whether discovery lists the kinds that are defined and none that was. It follows definitions with a delay, and what is not

@@ -178,22 +178,9 @@ impl Actor {
                 self.ended = Some(Ended::Reconnect);
                 return;
             }
-            Ok(_) => {
-                let was_proven = !self.breaker.is_unproven();
-                if self.breaker.settled(question, now) {
-                    self.returned();
-                } else if !was_proven {
-                    self.rules_moved();
-                }
-                return;
-            }
+            Ok(_) => return self.settled(now),
             // Whether a kind may be read is no question of whether the cluster is there, where there is no doubt which one it is.
-            Err(SourceError::Forbidden) if !self.breaker.is_unproven() => {
-                if self.breaker.settled(question, now) {
-                    self.returned();
-                }
-                return;
-            }
+            Err(SourceError::Forbidden) if !self.breaker.is_unproven() => return self.settled(now),
             Err(SourceError::Throttled { retry_after }) => (SourceError::Throttled { retry_after }.category(), retry_after),
             Err(error) => (error.category(), None),
         };
@@ -202,10 +189,19 @@ impl Actor {
             self.jobs.push(Box::pin(async move { Job::Reread(kubeconfigs.read(&entry).await) }));
         }
         let reason = explained(reason, self.credentials.current(), self.shared.clock.now());
-        if self.breaker.failed(question, reason, hint, now) {
+        if self.breaker.failed(reason, hint, now) {
             tracing::warn!(cluster = %self.name, reason, "the cluster cannot be reached");
             self.watching.hold(true);
             self.shared.outages.began(&self.name, now);
+        }
+    }
+
+    fn settled(&mut self, now: Instant) {
+        let was_unproven = self.breaker.is_unproven();
+        if self.breaker.settled(now) {
+            self.returned();
+        } else if was_unproven {
+            self.rules_moved();
         }
     }
 

@@ -150,11 +150,8 @@ impl Actor {
                 return;
             }
         }
-        if guarded.hash == examined.state.desired {
-            if self.shared.states.get(due.id).is_none_or(|before| !before.is_kept_like(&examined.state)) {
-                self.remember();
-            }
-            self.shared.states.put(due.id, examined.state);
+        if guarded.hash == examined.state.desired && self.shared.states.put(due.id, examined.state) {
+            self.remember();
         }
         if let Some(writer) = examined.writer {
             self.learn_writer(release, writer);

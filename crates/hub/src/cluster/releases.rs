@@ -72,7 +72,8 @@ impl Actor {
         self.permits_due = true;
     }
 
-    /// Reports that an earlier hub left: those of releases that are guarded no more, and of another cluster, go, those of releases whose records are gone say so.
+    /// Reports that an earlier hub left: those of releases that are guarded no more, and of another cluster, go, those of releases whose
+    /// records are gone say so.
     pub(super) fn review_known_reports(&mut self) {
         for key in self.shared.reports.known(&self.name) {
             if key.source.kind != SourceKind::HelmRelease {
@@ -303,7 +304,7 @@ impl Actor {
                 self.passed.remove(&id);
             }
             // That the object was seen with one release's metadata says nothing for the next one that claims it.
-            Some((_, next)) if was_judged_for => self.shared.states.put(id, ObjectState::new(next.hash)),
+            Some((_, next)) if was_judged_for => _ = self.shared.states.put(id, ObjectState::new(next.hash)),
             Some(_) => return,
         }
         self.ledgers.remove(&id);

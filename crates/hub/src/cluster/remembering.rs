@@ -1,7 +1,7 @@
 //! The actor's part about what outlives it: taking up what an earlier process knew, and keeping what is known now.
 //!
-//! An object that was in sync when it was last judged is taken for in sync again once a fresh list shows that no owned path can have
-//! changed since: a restart asks nothing about it and reads nothing of it.
+//! The last judgement of an object stands once a fresh list shows that no owned path can have changed since: a restart asks nothing about
+//! it and reads nothing of it.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -73,7 +73,7 @@ impl Actor {
         let ids: Vec<StateId> = self.awaiting.iter().filter(of_kind).copied().collect();
         for id in ids {
             self.awaiting.remove(&id);
-            if !unchanged.is_some_and(|unchanged| unchanged(id)) || !self.take_for_in_sync(id, now) {
+            if !unchanged.is_some_and(|unchanged| unchanged(id)) || !self.stands(id, now) {
                 self.queue.push(id, now, now);
             }
         }
@@ -82,7 +82,8 @@ impl Actor {
         }
     }
 
-    fn take_for_in_sync(&mut self, id: StateId, now: Instant) -> bool {
+    /// Whether the last judgement of an object stands, which is taken in then.
+    fn stands(&mut self, id: StateId, now: Instant) -> bool {
         let Some((release, guarded)) = self.objects.get(&id).and_then(|slot| slot.claimants.first()).cloned() else { return false };
         let Some(known) = self.releases.get(&release).filter(|known| known.judgeable().is_some()) else { return false };
         let Some(state) = self.shared.states.get(id).filter(|state| state.desired == guarded.hash) else { return false };
@@ -90,17 +91,20 @@ impl Actor {
             return false;
         }
         match (self.standing.remove(&id), state.in_sync) {
-            (None, Some(in_sync)) => self.take_in(id, &release, &guarded, "", &Judgement::unchanged(in_sync), now),
-            (Some(standing), _) if standing.rules == StoredDigest::from(self.rules_of(known, &guarded, now)) => {
-                return self.take_for_found(id, &release, &standing, now);
+            (Some(standing), _) => {
+                let same_rules = standing.rules == StoredDigest::from(self.rules_of(known, &guarded, now));
+                same_rules && self.stands_found(id, &release, &standing, now)
             }
-            _ => return false,
+            (None, Some(in_sync)) => {
+                self.take_in(id, &release, &guarded, "", &Judgement::unchanged(in_sync), now);
+                true
+            }
+            (None, None) => false,
         }
-        true
     }
 
     /// What was found stands. Where a write was tried in vain, the next try is as far away as it was at most.
-    fn take_for_found(&mut self, id: StateId, release: &ReleaseName, standing: &StoredStanding, now: Instant) -> bool {
+    fn stands_found(&mut self, id: StateId, release: &ReleaseName, standing: &StoredStanding, now: Instant) -> bool {
         let Ok(finding) = serde_json::from_str::<Finding>(&standing.finding) else { return false };
         let probe = self.ledgers.get(&id).and_then(|ledger| ledger.next_probe(self.shared.clock.now()));
         let again = match finding.verdict {
@@ -283,8 +287,11 @@ async fn keep(secrets: ClusterSecrets, changed: Vec<(Plain, Option<String>)>, go
             Err(failure) => written.failure = Some(failure.as_str()),
         }
     }
-    // What replaces them is stored by now, or nothing is removed.
-    for part in gone.into_iter().filter(|_| written.failure.is_none()).collect::<Vec<_>>() {
+    if written.failure.is_some() {
+        // What replaces them is not stored.
+        return written;
+    }
+    for part in gone {
         match secrets.remove(part).await {
             Ok(()) => written.removed.push(part),
             Err(failure) => written.failure = Some(failure.as_str()),

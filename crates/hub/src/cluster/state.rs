@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use dashmap::DashMap;
+use dashmap::{DashMap, Entry};
 use holdfast_engine::{
     canonical::{Digest, Digester},
     case::{Accepted, Baseline},
@@ -150,12 +150,22 @@ impl States {
         self.shared.objects.get(&id).map(|state| state.clone())
     }
 
-    /// Remembers an object, replacing what was known.
-    pub fn put(&self, id: StateId, state: ObjectState) {
+    /// Remembers an object, replacing what was known. Answers whether a restart is to find something else than before.
+    pub fn put(&self, id: StateId, state: ObjectState) -> bool {
         self.shared.bytes.fetch_add(state.bytes(), Ordering::Relaxed);
-        if let Some(old) = self.shared.objects.insert(id, state) {
-            self.shared.bytes.fetch_sub(old.bytes(), Ordering::Relaxed);
-        }
+        let (old, is_news) = match self.shared.objects.entry(id) {
+            Entry::Vacant(entry) => {
+                entry.insert(state);
+                (0, true)
+            }
+            Entry::Occupied(mut entry) => {
+                let (old, is_news) = (entry.get().bytes(), !entry.get().is_kept_like(&state));
+                entry.insert(state);
+                (old, is_news)
+            }
+        };
+        self.shared.bytes.fetch_sub(old, Ordering::Relaxed);
+        is_news
     }
 
     /// Forgets an object.

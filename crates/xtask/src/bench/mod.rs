@@ -13,16 +13,14 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use holdfast_testkit::{Helm, install_crypto_provider, programs};
+use holdfast_testkit::{Helm, programs};
 use serde_json::json;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{Duration, Instant},
-};
+use tokio::time::{Duration, Instant};
 
 use crate::{
     fleet::Fleet,
     hub::{self, Hub, Profile},
+    interrupt::until_interrupted,
 };
 use edits::Edits;
 use table::Table;
@@ -49,17 +47,7 @@ pub struct Arguments {
 
 /// Measures and prints until done or interrupted.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    install_crypto_provider();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        // Dropping the benchmark stops the hub and the control planes.
-        tokio::select! {
-            ended = Box::pin(bench(arguments)) => ended,
-            _ = interrupt.recv() => anyhow::bail!("interrupted"),
-            _ = terminate.recv() => anyhow::bail!("interrupted"),
-        }
-    })
+    until_interrupted(bench(arguments))?.context("interrupted")
 }
 
 async fn bench(arguments: &Arguments) -> Result<()> {

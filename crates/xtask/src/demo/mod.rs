@@ -9,13 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use holdfast_testkit::{Helm, install_crypto_provider, programs};
+use holdfast_testkit::{Helm, programs};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     fleet::{Fleet, NAMESPACE},
     hub::{self, Hub, Profile},
+    interrupt::until_interrupted,
 };
 use story::Story;
 use terminal::Terminal;
@@ -40,19 +40,10 @@ pub struct Arguments {
 
 /// Runs the demo until it ends or is interrupted.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    install_crypto_provider();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        // Dropping the demo stops the hub and the control planes.
-        tokio::select! {
-            ended = Box::pin(demo(arguments)) => return ended,
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+    if until_interrupted(demo(arguments))?.is_none() {
         println!("\nstopped");
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 async fn demo(arguments: &Arguments) -> Result<()> {

@@ -7,16 +7,14 @@ mod sample;
 use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
-use holdfast_testkit::{Helm, install_crypto_provider, programs};
+use holdfast_testkit::{Helm, programs};
 use serde_json::json;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{Duration, Instant, sleep_until},
-};
+use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::{
     fleet::Fleet,
     hub::{self, Hub, Profile},
+    interrupt::until_interrupted,
 };
 use churn::{Churn, DEPLOYMENTS, RELEASE, SHOP};
 use sample::{Sample, verdict};
@@ -43,17 +41,7 @@ pub struct Arguments {
 
 /// Runs until the time is over or it is interrupted.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    install_crypto_provider();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
-    runtime.block_on(async {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        // Dropping the soak stops the hub and the control planes.
-        tokio::select! {
-            ended = Box::pin(soak(arguments)) => ended,
-            _ = interrupt.recv() => bail!("interrupted"),
-            _ = terminate.recv() => bail!("interrupted"),
-        }
-    })
+    until_interrupted(soak(arguments))?.context("interrupted")
 }
 
 async fn soak(arguments: &Arguments) -> Result<()> {
