@@ -11,10 +11,6 @@
 
 mod support;
 
-#[path = "safety/fixture.rs"]
-#[allow(dead_code, reason = "shared with the tests of safety, which use all of it")]
-mod fixture;
-
 #[path = "input/canaries.rs"]
 mod canaries;
 #[path = "input/kubeconfigs.rs"]
@@ -25,3 +21,5 @@ mod manifests;
 mod policies;
 #[path = "input/search.rs"]
 mod search;
+
+use support::fixture;

@@ -12,9 +12,6 @@
 
 mod support;
 
-#[path = "safety/fixture.rs"]
-mod fixture;
-
 #[path = "safety/bounds.rs"]
 mod bounds;
 #[path = "safety/claims.rs"]
@@ -39,3 +36,5 @@ mod process;
 mod run_once;
 #[path = "safety/scaling.rs"]
 mod scaling;
+
+use support::fixture;

@@ -11,9 +11,6 @@
     reason = "clippy allows it in test functions, not in their helpers"
 )]
 
-#[allow(dead_code, reason = "each test binary uses a part of it")]
-#[path = "../safety/fixture.rs"]
-mod fixture;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -26,3 +23,5 @@ mod rotation;
 mod site;
 mod state;
 mod traces;
+
+use support::fixture;

@@ -11,16 +11,14 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[allow(dead_code, reason = "shared with another test binary, each uses a part of it")]
-#[path = "../safety/fixture.rs"]
-mod fixture;
-
 mod fleet;
 mod isolation;
 mod partly;
 mod restarts;
 mod scene;
 mod watches;
+
+use support::fixture;
 
 /// What takes a minute each because only time shows it, side by side.
 #[tokio::test]

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "clippy allows it in test functions, not in their helpers")]
 
-#[allow(dead_code, reason = "the safety tests use all of it")]
-#[path = "../safety/fixture.rs"]
-mod fixture;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -13,6 +10,8 @@ mod definitions;
 mod discovery;
 mod namespaces;
 mod site;
+
+use support::fixture;
 
 /// What waits for a retry or a back-off, side by side.
 #[tokio::test]

@@ -8,9 +8,6 @@
     reason = "clippy allows it in test functions, not in their helpers"
 )]
 
-#[path = "../safety/fixture.rs"]
-#[allow(dead_code, reason = "shared with another test binary")]
-mod fixture;
 mod replica;
 #[path = "../support/mod.rs"]
 mod support;
@@ -21,9 +18,9 @@ use anyhow::{Context, ensure};
 use holdfast_testkit::{ControlPlane, Mark, Options, Target, Writer, eventually, management::CapiVersion};
 use serde_json::{Value, json};
 
-use fixture::{Release, Style, configmap, hub_writes, lines};
 use replica::Replica;
 use support::World;
+use support::fixture::{Release, Style, configmap, hub_writes, lines};
 
 /// A Lease is taken over after 25 seconds; the rest is for a busy machine.
 pub const PATIENCE: Duration = Duration::from_mins(1);

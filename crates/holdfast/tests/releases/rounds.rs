@@ -8,9 +8,10 @@ use holdfast_testkit::{Audit, Call, Helm, Mark, Target, Writer, management::HUB_
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{
-    support::{World, condition},
-    twin::{comparable, same},
+use crate::support::{
+    World,
+    alike::{comparable, same},
+    condition,
 };
 
 /// Every object changes with every revision, so Helm writes all of them each time. Nothing rolls the Deployment out: whoever waits for

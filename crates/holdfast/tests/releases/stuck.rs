@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use crate::{
-    fixture::{Marker, Release, Style, configmap, hub_writes, lines, wait_live, writes_to},
-    support::{World, condition, finding, live, message, reason},
+    fixture::{Marker, Release, Style, configmap, hub_writes, is_conflict, lines, wait_live, writes_to},
+    support::{World, condition, live, message, reason},
 };
 
 /// A release whose newest revision does not get anywhere.
@@ -142,14 +142,6 @@ async fn a_release_that_is_pending_for_ever_is_stuck_and_left_alone() {
         wait_live(&world, &kubectl, &Target::configmap(namespace, row.name), "/data/color", &json!(color)).await;
         world.wait_in_sync(row.name).await;
     }
-}
-
-fn is_conflict(status: &Value, other: &str) -> bool {
-    finding(status, "ConfigMap", "shared").is_some_and(|finding| {
-        finding["verdict"] == "Contested"
-            && finding["reason"] == "SelfConflict"
-            && finding["message"].as_str().is_some_and(|message| message.contains(other))
-    })
 }
 
 /// What another release is on its way to declares an object of ours: nobody knows whose value counts.

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::ensure;
 use holdfast_testkit::{
-    Fault, FaultProxy, Helm, Match, Target, eventually, managed_fields_without_times,
+    Fault, FaultProxy, Helm, Match, Target, Writer, eventually, managed_fields_without_times,
     management::{CapiVersion, HUB_USER},
     programs,
 };
@@ -71,17 +71,8 @@ async fn a_repair_is_finished_by_the_next_hub_killed_after_its_second_write_unhe
 }
 
 async fn is_finished(when: When) {
-    let name = &format!("killed-{when:?}").to_lowercase();
-    let (mut world, proxy) = behind_proxy(name).await;
-    world.install(Helm::V4, "web", "mini10", &[]).await;
-    world.policy("Correct", json!({})).await;
-    world.start_hub(&[]);
-    world.wait_in_sync("web").await;
-    wait_kept(&world).await;
-    let editor = world.writer("kubectl-edit");
-    let target = Target::deployment(name, "web-web");
-    let before = editor.get(&target).await.unwrap();
-
+    let mut scene = Scene::start(&format!("killed-{when:?}").to_lowercase()).await;
+    wait_kept(&scene.world).await;
     let (fault, earlier) = match when {
         When::BeforeFirst => (Fault::Hang, 0),
         When::FirstUnheard => (Fault::Swallow, 0),
@@ -89,69 +80,97 @@ async fn is_finished(when: When) {
         When::SecondUnheard => (Fault::Swallow, 1),
     };
     let seen = AtomicU32::new(0);
-    let rule = proxy.rule(writes_of(&target).when(move |_| seen.fetch_add(1, Ordering::AcqRel) >= earlier), fault);
-    let rename = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "web2"}]);
-    editor.json_patch(&target, &rename).await.unwrap();
+    let rule = scene.proxy.rule(writes_of(&scene.target).when(move |_| seen.fetch_add(1, Ordering::AcqRel) >= earlier), fault);
+    scene.rename().await;
     eventually("the hub is in the middle of it", SOON, async || {
         ensure!(rule.hits() > 0, "not yet");
         Ok(())
     })
     .await
-    .unwrap_or_else(|error| panic!("{when:?}: {error:#}\n{}", world.log()));
-    let begun = state_secrets(&world).await.unwrap();
+    .unwrap_or_else(|error| panic!("{when:?}: {error:#}\n{}", scene.world.log()));
+    let begun = state_secrets(&scene.world).await.unwrap();
     assert!(begun.iter().any(is_intent), "{when:?}: it was declared before its first write");
-    world.kill_hub();
+    scene.world.kill_hub();
     rule.end();
-
-    world.start_hub(&[]);
-    let expected = managed_fields_without_times(&before);
-    world
-        .wait("the object is as before, to the last managed field", async || {
-            let now = editor.get(&target).await?;
-            ensure!(now["spec"] == before["spec"], "{}", now["spec"]);
-            let fields = managed_fields_without_times(&now);
-            ensure!(fields == expected, "{when:?}:\n{fields:?}\n{expected:?}");
-            Ok(())
-        })
-        .await;
-    world.wait_in_sync("web").await;
-    world
-        .wait("nothing is declared any more", async || {
-            let declared = state_secrets(&world).await?.into_iter().filter(is_intent).count();
-            ensure!(declared == 0, "{declared} repairs");
-            Ok(())
-        })
-        .await;
-    Helm::V4.upgrade(world.workload, "web", name, &programs::chart("mini10").unwrap(), &["--set", "replicas=3"]).await.unwrap();
-    world.wait_in_sync("web").await;
+    scene.world.start_hub(&[]);
+    scene.is_finished().await;
 }
 
 /// The first write was carried out and its answer lost; the hub lives on.
 #[tokio::test]
 async fn a_repair_whose_first_write_was_unheard_is_finished_by_the_same_hub() {
-    let name = "unheard";
-    let (mut world, proxy) = behind_proxy(name).await;
-    world.install(Helm::V4, "web", "mini10", &[]).await;
-    world.policy("Correct", json!({})).await;
-    world.start_hub(&[]);
-    world.wait_in_sync("web").await;
-    let (editor, target) = (world.writer("kubectl-edit"), Target::deployment(name, "web-web"));
-    let before = editor.get(&target).await.unwrap();
-    let unheard = proxy.rule(writes_of(&target).first(1), Fault::Swallow);
-    let rename = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": "web2"}]);
-    editor.json_patch(&target, &rename).await.unwrap();
+    let scene = Scene::start("unheard").await;
+    let unheard = scene.proxy.rule(writes_of(&scene.target).first(1), Fault::Swallow);
+    scene.rename().await;
+    eventually("it was unheard", SOON, async || {
+        ensure!(unheard.hits() == 1, "not written yet");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    scene.is_finished().await;
+}
+
+/// A server-side release behind a proxy, guarded and in sync.
+struct Scene {
+    world: World,
+    proxy: FaultProxy,
+    editor: Writer,
+    target: Target,
+    before: Value,
+}
+
+impl Scene {
+    async fn start(name: &str) -> Self {
+        let (mut world, proxy) = behind_proxy(name).await;
+        world.install(Helm::V4, "web", "mini10", &[]).await;
+        world.policy("Correct", json!({})).await;
+        world.start_hub(&[]);
+        world.wait_in_sync("web").await;
+        let (editor, target) = (world.writer("kubectl-edit"), Target::deployment(name, "web-web"));
+        let before = editor.get(&target).await.unwrap();
+        Self { world, proxy, editor, target, before }
+    }
+
+    /// Drift whose repair takes two writes.
+    async fn rename(&self) {
+        self.editor.json_patch(&self.target, &rename("web2")).await.unwrap();
+    }
+
+    /// The repair is finished, nothing says that it was, and Helm notices nothing.
+    async fn is_finished(&self) {
+        wait_as_before(&self.world, &self.editor, &self.target, &self.before).await;
+        self.world.wait_in_sync("web").await;
+        self.world
+            .wait("nothing is declared any more", async || {
+                let declared = state_secrets(&self.world).await?.into_iter().filter(is_intent).count();
+                ensure!(declared == 0, "{declared} repairs");
+                Ok(())
+            })
+            .await;
+        upgrade(&self.world, Helm::V4).await;
+    }
+}
+
+fn rename(name: &str) -> Value {
+    json!([{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": name}])
+}
+
+async fn wait_as_before(world: &World, editor: &Writer, target: &Target, before: &Value) {
     world
         .wait("the object is as before, to the last managed field", async || {
-            ensure!(unheard.hits() == 1, "not written yet");
-            let now = editor.get(&target).await?;
-            ensure!(now["spec"] == before["spec"], "{}", now["spec"]);
-            ensure!(managed_fields_without_times(&now) == managed_fields_without_times(&before), "managedFields");
-            let declared = state_secrets(&world).await?.into_iter().filter(is_intent).count();
-            ensure!(declared == 0, "{declared} repairs");
+            let now = editor.get(target).await?;
+            ensure!(now["spec"] == before["spec"], "{}: {}", target.name, now["spec"]);
+            let (fields, expected) = (managed_fields_without_times(&now), managed_fields_without_times(before));
+            ensure!(fields == expected, "{}:\n{fields:?}\n{expected:?}", target.name);
             Ok(())
         })
         .await;
-    Helm::V4.upgrade(world.workload, "web", name, &programs::chart("mini10").unwrap(), &["--set", "replicas=3"]).await.unwrap();
+}
+
+async fn upgrade(world: &World, helm: Helm) {
+    let chart = programs::chart("mini10").unwrap();
+    helm.upgrade(world.workload, "web", &world.namespace, &chart, &["--set", "replicas=3"]).await.unwrap();
     world.wait_in_sync("web").await;
 }
 
@@ -182,8 +201,7 @@ async fn end_is_the_same(helm: Helm) {
     }
     // Fewer than make a contest of any path.
     for (round, delay) in [4_u64, 12, 25, 60].into_iter().enumerate() {
-        let rename = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/name", "value": format!("web{round}")}]);
-        editor.json_patch(&web, &rename).await.unwrap();
+        editor.json_patch(&web, &rename(&format!("web{round}"))).await.unwrap();
         let port = json!([{"op": "replace", "path": "/spec/ports/0/port", "value": 81 + round}]);
         editor.json_patch(&service, &port).await.unwrap();
         editor.delete(&settings).await.unwrap();
@@ -191,14 +209,7 @@ async fn end_is_the_same(helm: Helm) {
         world.kill_hub();
         world.start_hub(&[]);
         for (target, before) in [&web, &service].into_iter().zip(&before) {
-            world
-                .wait("as before", async || {
-                    let now = editor.get(target).await?;
-                    ensure!(now["spec"] == before["spec"], "{}", now["spec"]);
-                    ensure!(managed_fields_without_times(&now) == managed_fields_without_times(before), "managedFields of {}", target.name);
-                    Ok(())
-                })
-                .await;
+            wait_as_before(&world, &editor, target, before).await;
         }
         world
             .wait("created again", async || {
@@ -209,6 +220,5 @@ async fn end_is_the_same(helm: Helm) {
             .await;
     }
     world.wait_in_sync("web").await;
-    helm.upgrade(world.workload, "web", name, &programs::chart("mini10").unwrap(), &["--set", "replicas=3"]).await.unwrap();
-    world.wait_in_sync("web").await;
+    upgrade(&world, helm).await;
 }

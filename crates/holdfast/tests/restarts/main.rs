@@ -8,11 +8,10 @@
     reason = "clippy allows it in test functions, not in their helpers"
 )]
 
-#[path = "../safety/fixture.rs"]
-#[allow(dead_code, reason = "each test binary uses a part of it")]
-mod fixture;
 mod kept;
 mod killed;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+
+use support::fixture;

@@ -1,11 +1,11 @@
 //! Two releases that declare one object: nobody writes it, both say so.
 
 use holdfast_testkit::Target;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
-    fixture::{Marker, Release, Style, configmap, lines, wait_live, writes_to},
-    support::{World, finding, live},
+    fixture::{Marker, Release, Style, configmap, is_conflict, lines, wait_live, writes_to},
+    support::{World, live},
 };
 
 /// How the conflict ends.
@@ -17,14 +17,6 @@ enum End {
     Uninstalled,
     /// The other release is no longer there, and nobody saw how.
     Vanished,
-}
-
-fn is_conflict(status: &Value, other: &str) -> bool {
-    finding(status, "ConfigMap", "shared").is_some_and(|finding| {
-        finding["verdict"] == "Contested"
-            && finding["reason"] == "SelfConflict"
-            && finding["message"].as_str().is_some_and(|message| message.contains(other))
-    })
 }
 
 #[tokio::test]

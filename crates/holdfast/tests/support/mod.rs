@@ -1,6 +1,9 @@
 //! Shared planes, a hub as a process, and waiting for what it reports.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod alike;
+pub mod fixture;
+
 use std::{
     fs::File,
     path::PathBuf,

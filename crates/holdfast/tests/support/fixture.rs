@@ -5,7 +5,7 @@ use holdfast_fleet::clock::{Clock, SystemClock};
 use holdfast_testkit::{Audit, ControlPlane, Mark, Target, Writer, management::HUB_USER, release};
 use serde_json::{Value, json};
 
-use crate::support::World;
+use super::{World, finding};
 
 /// How a release writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,4 +223,13 @@ pub async fn metric(world: &World, sample: &str) -> Result<u64> {
     let page = world.metrics().await;
     let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ').map(str::to_owned));
     line.with_context(|| format!("no sample {sample}"))?.trim().parse().context("a number")
+}
+
+/// Whether two releases are said to declare the ConfigMap `shared`, `other` being one of them.
+pub fn is_conflict(status: &Value, other: &str) -> bool {
+    finding(status, "ConfigMap", "shared").is_some_and(|finding| {
+        finding["verdict"] == "Contested"
+            && finding["reason"] == "SelfConflict"
+            && finding["message"].as_str().is_some_and(|message| message.contains(other))
+    })
 }
