@@ -9,7 +9,7 @@ use holdfast_api::{
 use holdfast_engine::path::PathError;
 
 use super::{
-    Glob, Ignore, PolicyName,
+    Glob, Ignore, PathsOf, PolicyName,
     glob::GlobTooLong,
     selector::{Of, Selector, SelectorProblem},
 };
@@ -90,6 +90,14 @@ pub struct Guard {
     pub interval: Duration,
     /// Accepted drift.
     pub ignore: Arc<[Ignore]>,
+    /// What happens to fields that somebody added.
+    pub foreign: Foreign,
+    /// Containers of fields where anything added is drift.
+    pub exclusive: Arc<[PathsOf]>,
+    /// Paths that are never yielded.
+    pub enforce: Arc<[PathsOf]>,
+    /// Whether an object may be deleted and created again.
+    pub recreate: Recreate,
     /// Whether missing cluster-scoped objects, RBAC objects and objects of other namespaces may be created.
     pub trust: bool,
     /// What a newest record with status `failed` means.
@@ -108,6 +116,10 @@ impl Guard {
             mode: Mode::Warn,
             interval: DEFAULT_INTERVAL.0,
             ignore: Arc::from([]),
+            foreign: Foreign::Report,
+            exclusive: Arc::from([]),
+            enforce: Arc::from([]),
+            recreate: Recreate::Never,
             trust: false,
             on_failed: OnFailedRelease::Report,
             suspend: false,
@@ -150,6 +162,10 @@ impl Policy {
             mode: spec.mode,
             interval: spec.interval.0,
             ignore: ignore.collect::<Result<_, _>>()?,
+            foreign: spec.foreign.unwrap_or_default(),
+            exclusive: PathsOf::compile_all(&spec.exclusive, "spec.exclusive")?.into(),
+            enforce: PathsOf::compile_all(&spec.enforce, "spec.enforce")?.into(),
+            recreate: spec.recreate.unwrap_or_default(),
             trust: false,
             on_failed: spec.on_failed_release,
             suspend: spec.suspend,

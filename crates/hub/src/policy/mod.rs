@@ -6,14 +6,18 @@
 mod compile;
 mod glob;
 mod ignore;
+mod paths;
 mod selector;
 mod set;
 pub mod status;
+mod target;
 #[cfg(test)]
 mod tests;
 
 pub use compile::{ContestRule, Guard, Policy, PolicyError, Problem};
 pub use glob::{Glob, GlobTooLong};
-pub use ignore::{Ignore, Texts};
+pub use ignore::Ignore;
+pub use paths::PathsOf;
 pub use selector::{Of, Selector, SelectorError, SelectorProblem};
 pub use set::{Acceptance, DefaultMode, PolicyInput, PolicyName, PolicySet};
+pub use target::Texts;
