@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use holdfast_testkit::{
     Fault, FaultProxy, FaultRule, Mark, Match, Target, Writer, eventually,
     management::{CapiVersion, HUB_USER},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fixture::{Release, Style, cluster_report, configmap, deployment, hub_writes, lines, metric},
-    support::{World, condition, planes, reason},
+    support::{World, condition, planes},
 };
 
 /// The collection that faults are about.
@@ -26,6 +26,8 @@ pub struct Scene {
     pub edit: Writer,
     mark: Mark,
     open: Open,
+    /// The condition `Reachable` when the scene began, with the time of its last change.
+    connected: Value,
 }
 
 /// What a hub has open when nothing is wrong.
@@ -63,7 +65,8 @@ impl Scene {
         drop(rules);
         let mark = workload.audit_mark().await.unwrap();
         let edit = world.writer("kubectl-edit");
-        let mut scene = Self { world, proxy, edit, mark, open: Open { watches: 0, tasks: 0, exchanges: 0, connections: 0 } };
+        let mut scene =
+            Self { world, proxy, edit, mark, open: Open { watches: 0, tasks: 0, exchanges: 0, connections: 0 }, connected: Value::Null };
         scene.settle().await;
         scene
     }
@@ -77,6 +80,12 @@ impl Scene {
             Ok(open)
         });
         self.open = settled.await.unwrap();
+        let connected = eventually("the cluster is said to be connected", AFTER_A_BACKOFF, async || {
+            let condition = self.reachable().await?;
+            ensure!(condition["status"] == "True" && condition["reason"] == "Connected", "{condition}");
+            Ok(condition)
+        });
+        self.connected = connected.await.unwrap();
     }
 
     async fn count(&self) -> Result<Open> {
@@ -134,10 +143,16 @@ impl Scene {
         struck.unwrap_or_else(|error| panic!("{}: {error:#}\n{}", self.world.namespace, self.world.log()));
     }
 
-    /// What the cluster's own report says of it being reachable, and why.
-    pub async fn reachable(&self) -> (String, String) {
-        let report = cluster_report(&self.world, "c").await.unwrap();
-        (condition(&report["status"], "Reachable").to_owned(), reason(&report["status"], "Reachable").to_owned())
+    /// What the cluster's own report says of it being reachable.
+    async fn reachable(&self) -> Result<Value> {
+        let report = cluster_report(&self.world, "c").await?;
+        let conditions = report["status"]["conditions"].as_array().context("no conditions")?;
+        conditions.iter().find(|condition| condition["type"] == "Reachable").cloned().context("no such condition")
+    }
+
+    /// The cluster has been called reachable all the time: one watch is not the cluster.
+    pub async fn was_always_reachable(&self) {
+        assert_eq!(self.reachable().await.unwrap(), self.connected, "{}", self.world.namespace);
     }
 
     /// At the end: each drift was written back once and nothing else was, nothing is reported as missing, and nothing is left open that

@@ -15,7 +15,8 @@ use crate::support::{
 };
 
 /// Every object changes with every revision, so Helm writes all of them each time. Nothing rolls the Deployment out: whoever waits for
-/// it waits in vain. The broken Service is refused after half of the objects were written.
+/// it waits in vain. The broken Service is refused after half of the objects were written. The Secret declares `data`: after an edit that
+/// a server-side apply of `stringData` undoes, its author stays in `managedFields`, hub or no hub.
 const CHART: &str = r#"
 {{- range $number := until 8 }}
 apiVersion: v1
@@ -27,7 +28,7 @@ data: {color: "{{ $.Values.color }}", a: "1", b: "2", c: "3", d: "4"}
 apiVersion: v1
 kind: Secret
 metadata: {name: "{{ .Release.Name }}"}
-stringData: {color: "{{ .Values.color }}", a: "1"}
+data: {color: {{ .Values.color | b64enc }}, a: {{ "1" | b64enc }}}
 ---
 apiVersion: apps/v1
 kind: Deployment

@@ -90,7 +90,12 @@ struct Hub {
 impl World {
     /// An empty world; `name` must be unique among all tests.
     pub async fn new(name: &str) -> Self {
-        let (workload, mgmt) = planes().await;
+        Self::on(planes().await.0, name).await
+    }
+
+    /// The same on another workload cluster.
+    pub async fn on(workload: &'static ControlPlane, name: &str) -> Self {
+        let (_, mgmt) = planes().await;
         let world = Self::empty(workload, mgmt, name).await;
         mgmt.capi_cluster(name, "c", workload, CapiVersion::V1Beta2, true, &[("tier", "test")]).await.unwrap();
         world
