@@ -8,7 +8,7 @@ use crate::{
     assess::{AcceptedPath, Assessment, Drift, assess},
     canonical::Digest,
     case::{Case, Permit},
-    collateral, inexact,
+    collateral, coupled, inexact,
     owned::OwnedSet,
     path::Path,
     plan::{self, Correction, Planned},
@@ -169,7 +169,11 @@ fn unowned(case: &Case<'_>, live: &Value) -> Step {
     done(Judgement::plain(Verdict::Unknown, Action::Reported, reason, message))
 }
 
-fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessment) -> Step {
+fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, mut assessment: Assessment) -> Step {
+    let Some(obstacles) = coupled::obstacles(case, owned, live, &assessment.drifts) else {
+        return Step::Ask(Ask { create: true, fence: case.fence == Fence::NotAsked, ..Ask::default() });
+    };
+    assessment.drifts.extend(obstacles);
     let report =
         |action, reason, message: &str, assessment| done(Judgement::plain(Verdict::Drifted, action, reason, message).about(assessment));
     let Some(planned) = plan::plan(case, owned, live, &assessment) else {
@@ -324,7 +328,9 @@ pub fn overtaken(case: &Case<'_>) -> Judgement {
 /// The judgement after a correction was accepted. `answer` is the server's response; it becomes the baseline of the
 /// paths that the write contained.
 pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: &Correction, answer: &Value) -> Judgement {
-    let assessment = assess(case, owned, before);
+    let mut assessment = assess(case, owned, before);
+    let obstacles = coupled::obstacles(case, owned, before, &assessment.drifts);
+    assessment.drifts.extend(obstacles.unwrap_or_default());
     // Judged once more against the answer: what the server made of the written values is accepted by definition.
     let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
     let settled = assess(&after, owned, answer);
@@ -378,7 +384,11 @@ fn shallow<'a>(case: &Case<'a>) -> Case<'a> {
 /// Drift as a write would meet it, for ledgers and audit lines.
 pub fn drifts(case: &Case<'_>) -> Vec<Drift> {
     match (case.owned, case.live) {
-        (Some(owned), Live::Present(live)) => assess(case, owned, live).drifts,
+        (Some(owned), Live::Present(live)) => {
+            let mut drifts = assess(case, owned, live).drifts;
+            drifts.extend(coupled::obstacles(case, owned, live, &drifts).unwrap_or_default());
+            drifts
+        }
         _ => Vec::new(),
     }
 }

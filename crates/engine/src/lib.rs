@@ -10,6 +10,7 @@ pub mod canonical;
 pub mod case;
 pub mod collateral;
 pub mod contest;
+mod coupled;
 pub mod decide;
 pub mod equivalence;
 pub mod fields;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use holdfast_api::report::DeviationReason;
+use holdfast_api::report::{Change, DeviationReason};
 use serde_json::Value;
 
 use crate::{
@@ -80,7 +80,10 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     let paths: Vec<Path> = assessment.drifts.iter().map(|drift| drift.path.clone()).collect();
     // Somebody deleted and re-created the object: its creator holds every field the release used to hold.
     let taken_over = is_taken_over(&entries, &writer);
-    let takeover = || takeover(case, owned, assessment, (&entries, &writer), renamed_away.clone());
+    // What is taken away, nobody holds any more.
+    let taken_away = assessment.drifts.iter().filter(|drift| drift.finding.change == Change::Added).map(|drift| drift.path.clone());
+    let gone: Vec<Path> = renamed_away.iter().cloned().chain(taken_away).collect();
+    let takeover = || takeover(case, owned, assessment, (&entries, &writer), gone.clone());
     let is_apply = writer.operation == Operation::Apply;
     let as_declared = assessment
         .drifts
@@ -101,7 +104,7 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
         (_, true) => Some(takeover()),
         (true, false) => {
             let kept = fields::kept_by(&entries, &writer);
-            Some(Move { to: writer.clone(), paths: below(owned, &paths), gone: renamed_away.clone(), kept, released: OwnedSet::default() })
+            Some(Move { to: writer.clone(), paths: below(owned, &paths), gone: gone.clone(), kept, released: OwnedSet::default() })
         }
         (false, false) => None,
     };

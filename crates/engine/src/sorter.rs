@@ -14,7 +14,7 @@ use crate::{
     manager::{self, Entry, Writer},
     owned::OwnedSet,
     path::{Path, Segment},
-    project::{self, Difference},
+    project::{self, Difference, Found},
     redact,
 };
 
@@ -236,6 +236,16 @@ impl<'a> Sorter<'a> {
         };
         let target = bound.or_else(|| wanted.cloned());
         Drift { path: path.clone(), target, theirs: live.digest(), finding, reason }
+    }
+
+    /// Something undeclared that has to go for a declared value to come back.
+    pub fn obstacle(&self, path: &Path) -> Drift {
+        let live = project::find(self.live, path);
+        let difference = Difference { path: path.clone(), live, declared: Found::Absent };
+        let mut drift = self.drift(&difference, None, self.actor(&difference));
+        drift.finding.change = Change::Added;
+        drift.reason = Reason::ForeignField;
+        drift
     }
 
     fn place(&self, out: &mut Assessment, drift: Drift) {

@@ -5,6 +5,8 @@ mod admission;
 #[cfg(test)]
 mod contests;
 #[cfg(test)]
+mod coupled;
+#[cfg(test)]
 mod drift;
 #[cfg(test)]
 mod first_sight;

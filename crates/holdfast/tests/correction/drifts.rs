@@ -74,24 +74,30 @@ impl Drift {
 
     /// Does it.
     pub async fn make(&self, writer: &Writer, namespace: &str) {
-        let target = self.target(namespace);
-        match &self.edit {
-            Edit::Merge(patch) => writer.merge_patch(&target, patch).await,
-            Edit::Strategic(patch) => writer.strategic_patch(&target, patch).await,
-            Edit::Json(operations) => writer.json_patch(&target, operations).await,
-            Edit::Scale(replicas) => writer.merge_patch(&target.scale(), &json!({"spec": {"replicas": replicas}})).await,
-            Edit::Delete => writer.delete(&target).await,
-            Edit::Recreate(object) => {
-                writer.delete(&target).await.unwrap();
-                let text = object.to_string().replace("NAMESPACE", namespace);
-                match writer.create(&target, &serde_json::from_str(&text).unwrap()).await {
+        self.edit.make(writer, &self.target(namespace)).await;
+    }
+}
+
+impl Edit {
+    /// Does it.
+    pub async fn make(&self, writer: &Writer, target: &Target) {
+        match self {
+            Self::Merge(patch) => writer.merge_patch(target, patch).await,
+            Self::Strategic(patch) => writer.strategic_patch(target, patch).await,
+            Self::Json(operations) => writer.json_patch(target, operations).await,
+            Self::Scale(replicas) => writer.merge_patch(&target.scale(), &json!({"spec": {"replicas": replicas}})).await,
+            Self::Delete => writer.delete(target).await,
+            Self::Recreate(object) => {
+                writer.delete(target).await.unwrap();
+                let text = object.to_string().replace("NAMESPACE", target.namespace.as_deref().unwrap());
+                match writer.create(target, &serde_json::from_str(&text).unwrap()).await {
                     // Somebody was faster.
                     Err(error) if status_code(&error) == Some(409) => Ok(Value::Null),
                     created => created,
                 }
             }
         }
-        .unwrap_or_else(|error| panic!("{}: {error:#}", self.editor));
+        .unwrap_or_else(|error| panic!("{target:?}: {error:#}"));
     }
 }
 

@@ -8,6 +8,7 @@
     reason = "clippy allows it in test functions, not in their helpers"
 )]
 
+mod coupled;
 mod drifts;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,82 @@
+//! Fields that cannot stand beside each other: a probe has one handler, a volume one source, and `Recreate` no
+//! `rollingUpdate`. Whoever swaps one for another leaves something that has to go before the declared one can come back.
+
+use std::collections::BTreeSet;
+
+use holdfast_api::report::Reason;
+use serde_json::Value;
+
+use crate::{
+    answer::{Answer, Refusal},
+    assess::Drift,
+    case::Case,
+    owned::OwnedSet,
+    path::{Path, Segment},
+    project,
+    sorter::Sorter,
+};
+
+/// What has to go so that the drifted paths can be put back, as drift of its own. `None` while the answer to the dry-run create is missing.
+pub fn obstacles(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drift]) -> Option<Vec<Drift>> {
+    let paths = in_the_way(case, owned, live, drifts)?;
+    if paths.is_empty() {
+        return Some(Vec::new());
+    }
+    let sorter = Sorter::new(case, live);
+    Some(paths.iter().map(|path| sorter.obstacle(path)).collect())
+}
+
+/// Undeclared fields right beside the drifted ones, where the server says of that place that it takes no such combination, and that it does
+/// not add itself when it creates the declared object.
+fn in_the_way(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drift]) -> Option<Vec<Path>> {
+    let Answer::Refused(Refusal { reason: Reason::Invalid, fields }) = case.oracle else { return Some(Vec::new()) };
+    let places: BTreeSet<Vec<&str>> = fields.iter().filter_map(|field| place(field)).collect();
+    let beside: BTreeSet<Path> = drifts.iter().map(|drift| nearest(live, &drift.path)).filter(|at| places.contains(&names(at))).collect();
+    let mut undeclared = Vec::new();
+    for parent in &beside {
+        let Some(Value::Object(members)) = project::lookup(live, parent) else { continue };
+        let paths = members.keys().map(|name| parent.join(Segment::field(name)));
+        undeclared.extend(paths.filter(|path| {
+            owned.node(path).is_none()
+                && !project::find(&case.desired.value, path).is_there()
+                && !drifts.iter().any(|drift| drift.path == *path)
+                && !(case.ignored)(path, None)
+        }));
+    }
+    match case.create {
+        _ if undeclared.is_empty() => Some(undeclared),
+        Answer::NotAsked => None,
+        // Without it a default could be taken for what is in the way.
+        Answer::Refused(_) => Some(Vec::new()),
+        Answer::Given(created) => {
+            undeclared.retain(|path| !project::find(created, path).is_there());
+            Some(undeclared)
+        }
+    }
+}
+
+/// The names that lead to what holds a field: the server counts list items in the object it was asked about, which tells nothing here.
+fn place(field: &str) -> Option<Vec<&str>> {
+    let mut names: Vec<&str> = field.split('.').map(|name| name.split_once('[').map_or(name, |(name, _)| name)).collect();
+    names.pop()?;
+    (!names.is_empty()).then_some(names)
+}
+
+fn names(path: &Path) -> Vec<&str> {
+    let fields = path.segments().iter();
+    fields
+        .filter_map(|segment| match segment {
+            Segment::Field(name) => Some(&**name),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The closest map above a path that is there.
+fn nearest(live: &Value, path: &Path) -> Path {
+    let mut at = path.parent();
+    while !at.segments().is_empty() && !project::find(live, &at).is_there() {
+        at = at.parent();
+    }
+    at
+}
