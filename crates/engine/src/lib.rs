@@ -29,3 +29,4 @@ pub mod redact;
 pub mod reduced;
 mod sorter;
 pub mod stored;
+pub mod yields;

@@ -1,0 +1,113 @@
+//! Who did it: what leaves no trace is told with the webhooks and policies that act on the object.
+
+use holdfast_testkit::{MutatingWebhook, Rule, Target, WebhookOptions};
+use serde_json::{Value, json};
+
+use crate::support::{
+    World, condition, finding,
+    fixture::{Release, Style, configmap, deployment, wait_live},
+    path_of,
+};
+
+/// A policy that writes a key of the ConfigMaps of one namespace, and its binding.
+fn policy(name: &str, namespace: &str, group: &str, resource: &str) -> [Value; 2] {
+    let api = "admissionregistration.k8s.io/v1";
+    [
+        json!({"apiVersion": api, "kind": "MutatingAdmissionPolicy", "metadata": {"name": name}, "spec": {
+            "matchConstraints": {
+                "resourceRules": [{"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource]}],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
+            "failurePolicy": "Fail", "reinvocationPolicy": "Never",
+            "mutations": [{"patchType": "JSONPatch",
+                "jsonPatch": {"expression": "[JSONPatch{op: \"add\", path: \"/data/ruled\", value: \"by policy\"}]"}}]}}),
+        json!({"apiVersion": api, "kind": "MutatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": {"policyName": name}}),
+    ]
+}
+
+fn candidates(path: &Value) -> Vec<&str> {
+    path["actor"]["candidates"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+#[tokio::test]
+async fn what_leaves_no_trace_is_told_with_who_acts_on_the_object() {
+    for style in Style::BOTH {
+        let namespace = &format!("suspects-{}", style.word());
+        let mut world = World::new(namespace).await;
+        let mut settings = configmap(namespace, "settings", "color", "blue");
+        settings["data"]["ruled"] = json!("by nobody");
+        let mut web = deployment(namespace, "web", 2);
+        web["metadata"]["annotations"] = json!({"owner": "us"});
+        Release::new(&world, "web", style)
+            .install(&[
+                web,
+                settings,
+                json!({"apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "plain", "namespace": namespace, "annotations": {"owner": "us"}}}),
+            ])
+            .await;
+        // The webhook rewrites an image, the policy a key; a policy for other objects is none of this.
+        let hook =
+            MutatingWebhook::start(world.workload, WebhookOptions::new(namespace, namespace, vec![Rule::deployments()]), |object, _| {
+                if let Some(image) = object.pointer_mut("/spec/template/spec/containers/0/image") {
+                    *image = json!("mirror.example/web:1.0");
+                }
+            })
+            .await
+            .unwrap();
+        let documents = policy(namespace, namespace, "", "configmaps").into_iter().chain(policy(
+            &format!("{namespace}-other"),
+            namespace,
+            "batch",
+            "jobs",
+        ));
+        let documents: Vec<String> = documents.map(|document| document.to_string()).collect();
+        world.workload.apply_yaml("platform", &documents.join("\n---\n")).await.unwrap();
+        world.policy("Correct", json!({})).await;
+        world.start_hub(&[]);
+        world.wait_in_sync("web").await;
+
+        let (web, settings, plain) =
+            (Target::deployment(namespace, "web"), Target::configmap(namespace, "settings"), Target::service_account(namespace, "plain"));
+        let webhook = format!("webhook mutate.testkit.holdfast.dev/{namespace}");
+        let policy = format!("policy {namespace}");
+        let editor = world.writer("kubectl-annotate");
+        // A write of somebody else brings admission along.
+        for target in [&web, &settings, &plain] {
+            editor.merge_patch(target, &json!({"metadata": {"annotations": {"note": "seen"}}})).await.unwrap();
+        }
+        let report = world
+            .wait_report(Some("web"), "what admission made is accepted", |status| {
+                condition(status, "InSync") == "True" && status["deviations"].as_array().map_or(0, Vec::len) == 2
+            })
+            .await;
+        for (kind, suspect, other) in [("Deployment", &webhook, &policy), ("ConfigMap", &policy, &webhook)] {
+            let deviation =
+                report["status"]["deviations"].as_array().unwrap().iter().find(|deviation| deviation["object"]["kind"] == kind).unwrap();
+            let message = deviation["message"].as_str().unwrap();
+            assert!(deviation["reason"] == "Admission" && message.contains(suspect) && !message.contains(other), "{style:?} {deviation}");
+        }
+
+        for (target, kind, pointer, path, suspect) in [
+            (&web, "Deployment", "/metadata/annotations/owner", "/metadata/annotations/owner", Some(&webhook)),
+            (&settings, "ConfigMap", "/data/color", "/data/color", Some(&policy)),
+            (&plain, "ServiceAccount", "/metadata/annotations/owner", "/metadata/annotations/owner", None),
+        ] {
+            let declared = if kind == "ConfigMap" { json!("blue") } else { json!("us") };
+            editor.json_patch(target, &json!([{"op": "remove", "path": pointer}])).await.unwrap();
+            wait_live(&world, &editor, target, pointer, &declared).await;
+            let report = world
+                .wait_report(Some("web"), "the removal is told", |status| {
+                    condition(status, "InSync") == "True"
+                        && finding(status, kind, &target.name).is_some_and(|found| path_of(found, path).is_some())
+                })
+                .await;
+            let found = path_of(finding(&report["status"], kind, &target.name).unwrap(), path).unwrap();
+            assert_eq!(found["actor"]["manager"], "unattributed", "{style:?} {found}");
+            let named = candidates(found);
+            let expected: Vec<&str> = ["kubectl-annotate"].into_iter().chain(suspect.map(String::as_str)).collect();
+            assert_eq!(named, expected, "{style:?} {kind}");
+        }
+
+        hook.stop().await.unwrap();
+    }
+}
