@@ -12,7 +12,8 @@ use crate::support::{
 
 /// A definition without a schema.
 fn definition(group: &str, version: &str, kind: &str, plural: &str) -> Value {
-    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.{group}")},
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.{group}"),
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"}},
         "spec": {"group": group, "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
             "versions": [{"name": version, "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}})

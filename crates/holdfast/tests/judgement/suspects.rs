@@ -1,11 +1,14 @@
 //! Who did it: what leaves no trace is told with the webhooks and policies that act on the object.
 
+use std::cell::Cell;
+
+use anyhow::ensure;
 use holdfast_testkit::{MutatingWebhook, Rule, Target, WebhookOptions};
 use serde_json::{Value, json};
 
 use crate::support::{
     World, condition, finding,
-    fixture::{Release, Style, configmap, deployment, wait_live},
+    fixture::{Release, Style, configmap, deployment, hub_writes, lines, wait_live},
     path_of,
 };
 
@@ -62,19 +65,30 @@ async fn what_leaves_no_trace_is_told_with_who_acts_on_the_object() {
         ));
         let documents: Vec<String> = documents.map(|document| document.to_string()).collect();
         world.workload.apply_yaml("platform", &documents.join("\n---\n")).await.unwrap();
-        world.policy("Correct", json!({})).await;
-        world.start_hub(&[]);
-        world.wait_in_sync("web").await;
-
         let (web, settings, plain) =
             (Target::deployment(namespace, "web"), Target::configmap(namespace, "settings"), Target::service_account(namespace, "plain"));
         let webhook = format!("webhook mutate.testkit.holdfast.dev/{namespace}");
         let policy = format!("policy {namespace}");
+        // A write of somebody else brings admission along. The server takes a moment to notice a policy.
         let editor = world.writer("kubectl-annotate");
-        // A write of somebody else brings admission along.
-        for target in [&web, &settings, &plain] {
-            editor.merge_patch(target, &json!({"metadata": {"annotations": {"note": "seen"}}})).await.unwrap();
+        let writes = Cell::new(0);
+        for (target, pointer, wanted) in [
+            (&web, "/spec/template/spec/containers/0/image", "mirror.example/web:1.0"),
+            (&settings, "/data/ruled", "by policy"),
+            (&plain, "/metadata/annotations/owner", "us"),
+        ] {
+            world
+                .wait("admission acts", async || {
+                    writes.set(writes.get() + 1);
+                    let note = json!({"metadata": {"annotations": {"note": writes.get().to_string()}}});
+                    let object = editor.merge_patch(target, &note).await?;
+                    ensure!(object.pointer(pointer) == Some(&json!(wanted)), "{object}");
+                    Ok(())
+                })
+                .await;
         }
+        world.policy("Correct", json!({})).await;
+        world.start_hub(&[]);
         let report = world
             .wait_report(Some("web"), "what admission made is accepted", |status| {
                 condition(status, "InSync") == "True" && status["deviations"].as_array().map_or(0, Vec::len) == 2
@@ -110,4 +124,51 @@ async fn what_leaves_no_trace_is_told_with_who_acts_on_the_object() {
 
         hook.stop().await.unwrap();
     }
+}
+
+/// Versions of one kind without a conversion between them.
+const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+#[tokio::test]
+async fn who_edits_through_another_version_is_named() {
+    let namespace = "suspects-versions";
+    let mut world = World::new(namespace).await;
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "size": {"type": "integer"}, "mode": {"type": "string"}}}}}});
+    let versions: Vec<Value> =
+        VERSIONS.iter().map(|version| json!({"name": version, "served": true, "storage": *version == "v1", "schema": schema})).collect();
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "gauges.suspects.example"},
+        "spec": {"group": "suspects.example", "scope": "Namespaced", "names": {"kind": "Gauge", "plural": "gauges"}, "versions": versions}});
+    world.workload.apply_yaml("platform", &definition.to_string()).await.unwrap();
+    let mut names = Vec::new();
+    for style in Style::BOTH {
+        for (declared, edited) in [("v1", "v1beta1"), ("v1beta1", "v1")] {
+            let name = format!("{}-{declared}", style.word());
+            let gauge = json!({"apiVersion": format!("suspects.example/{declared}"), "kind": "Gauge",
+                "metadata": {"name": name, "namespace": namespace}, "spec": {"size": 1, "mode": "a"}});
+            Release::new(&world, &name, style).install(&[gauge]).await;
+            names.push((name, edited));
+        }
+    }
+    world.policy("Correct", json!({})).await;
+    world.start_hub(&[]);
+    for (name, edited) in &names {
+        world.wait_in_sync(name).await;
+        let mark = world.workload.audit_mark().await.unwrap();
+        let target = Target::custom("suspects.example", edited, "gauges", namespace, name);
+        let editor = world.writer("kubectl-edit");
+        editor.merge_patch(&target, &json!({"spec": {"size": 7}})).await.unwrap();
+        wait_live(&world, &editor, &target, "/spec/size", &json!(1)).await;
+        let report = world
+            .wait_report(Some(name), "the edit is told", |status| {
+                condition(status, "InSync") == "True"
+                    && finding(status, "Gauge", name).is_some_and(|found| path_of(found, "/spec/size").is_some())
+            })
+            .await;
+        let found = path_of(finding(&report["status"], "Gauge", name).unwrap(), "/spec/size").unwrap();
+        assert_eq!((&found["actor"]["manager"], &found["live"]), (&json!("kubectl-edit"), &json!(7)), "{name}: {found}");
+        let writes = hub_writes(world.workload, mark).await.in_namespace(namespace);
+        assert_eq!(writes.len(), 1, "{name}: {:?}", lines(&writes));
+    }
+    world.writer("platform").delete(&Target::crd("gauges.suspects.example")).await.unwrap();
 }
