@@ -214,7 +214,7 @@ impl<'a> Sorter<'a> {
         let mut since: Vec<&Entry> = self
             .entries
             .iter()
-            .filter(|entry| !is_release(entry) && entry.subresource != "status" && !is_before(entry.time, self.case.deployed_at))
+            .filter(|entry| !is_release(entry) && entry.subresource != "status" && !not_after(entry.time, self.case.deployed_at))
             .collect();
         since.sort_by_key(|entry| std::cmp::Reverse(entry.time));
         let mut candidates: Vec<String> = Vec::new();
@@ -306,11 +306,6 @@ impl<'a> Sorter<'a> {
             Sorted::AskCreate => out.needs.create = true,
         }
     }
-}
-
-/// Times are to the second: what is as old as the deployment may be younger.
-fn is_before(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {
-    matches!((time, limit), (Some(time), Some(limit)) if time < limit)
 }
 
 fn not_after(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {

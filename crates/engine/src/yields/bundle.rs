@@ -64,6 +64,6 @@ fn is_service_ca(question: &Question<'_>) -> bool {
 }
 
 /// Whether a declared bundle is none: charts write `""`, or a line break (`Cg==`) where the API demands a value.
-pub(super) fn is_placeholder(bundle: &str) -> bool {
+pub(crate) fn is_placeholder(bundle: &str) -> bool {
     bundle.trim().is_empty() || STANDARD.decode(bundle.trim()).is_ok_and(|bytes| bytes.iter().all(u8::is_ascii_whitespace))
 }

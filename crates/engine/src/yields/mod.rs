@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub(crate) use bundle::is_placeholder;
 pub(crate) use once::has_ended;
 pub use replicas::Replicas;
 pub use resources::{ContainerRule, Resources};

@@ -221,10 +221,18 @@ async fn what_a_rightful_writer_sets_is_its_own() {
         let rows = rows(namespace, world.workload.authority_pem());
         let objects: Vec<Value> = rows.iter().map(|row| row.object.clone()).collect();
         Release::new(&world, "web", style).install(&objects).await;
+        // Servers used to take what they refuse today: the manifest has a placeholder, and the object was injected since.
+        let annotations = json!({"cert-manager.io/inject-ca-from": "x/y"});
+        let old = format!("olds{}", namespace.replace('-', ""));
+        let release = Release::new(&world, "old", style);
+        release.write(&definition(&old, &annotations, &BASE64_STANDARD.encode(world.workload.authority_pem()))).await;
+        release.record(1, "deployed", &[definition(&old, &annotations, "Cg==")]).await;
         let marker = Marker::install(&world).await;
         world.policy("Correct", json!({})).await;
         world.start_hub(&[]);
-        world.wait_in_sync("web").await;
+        for release in ["web", "old"] {
+            world.wait_in_sync(release).await;
+        }
 
         let mark = world.workload.audit_mark().await.unwrap();
         let mut set = Vec::new();
@@ -289,6 +297,15 @@ async fn what_a_rightful_writer_sets_is_its_own() {
             .unwrap();
         wait_live(&world, &reader, &injected, "/webhooks/0/failurePolicy", &json!("Ignore")).await;
         assert_eq!(live(&reader, &injected, BUNDLE_AT).await, bundle);
+        let old = Target::crd(&format!("{old}.yields.example"));
+        world
+            .writer("kubectl-edit")
+            .json_patch(&old, &json!([{"op": "remove", "path": "/metadata/annotations/cert-manager.io~1inject-ca-from"}]))
+            .await
+            .unwrap();
+        wait_live(&world, &reader, &old, "/metadata/annotations/cert-manager.io~1inject-ca-from", &json!("x/y")).await;
+        assert!(live(&reader, &old, "/spec/conversion/webhook/clientConfig/caBundle").await.is_string());
+        reader.delete(&old).await.unwrap();
         for row in &rows {
             if row.object["metadata"]["namespace"].is_null() {
                 reader.delete(&row.target()).await.unwrap();

@@ -145,7 +145,12 @@ impl Admission {
         }
     }
 
-    /// A kind is served no more.
+    /// Whether there is a policy that a binding could put in force.
+    pub fn has_policies(&self) -> bool {
+        self.mutators.keys().any(|(kind, _)| *kind == AdmissionKind::Policies)
+    }
+
+    /// A kind is watched no more.
     pub fn forget(&mut self, kind: AdmissionKind) {
         self.reset(kind);
         self.list_complete(kind);

@@ -139,6 +139,7 @@ impl Actor {
     }
 
     fn admission_update(&mut self, kind: AdmissionKind, update: Update<Sighting>) {
+        let had_policies = self.admission.has_policies();
         let admission = Arc::make_mut(&mut self.admission);
         match update {
             Update::Reset => admission.reset(kind),
@@ -146,6 +147,9 @@ impl Actor {
             Update::Deleted(Sighting::Admission(sight)) => admission.remove(&sight),
             Update::ListComplete => admission.list_complete(kind),
             _ => {}
+        }
+        if self.admission.has_policies() != had_policies {
+            self.follow_what_rules();
         }
     }
 
@@ -169,7 +173,9 @@ impl Actor {
             }
         }
         for kind in AdmissionKind::ALL {
-            match kind.place(&catalog) {
+            // Most clusters have no policy, and without one a binding is of no use.
+            let is_of_use = kind != AdmissionKind::Bindings || self.admission.has_policies();
+            match kind.place(&catalog).filter(|_| is_of_use) {
                 Some(place) => _ = self.watching.watch_beside(Beside::Admission(kind), place),
                 None if self.watching.leave_beside(Beside::Admission(kind)) => Arc::make_mut(&mut self.admission).forget(kind),
                 None => {}
