@@ -15,6 +15,7 @@ use crate::{
     object::ObjectKey,
     owned::OwnedSet,
     path::Path,
+    yields::Scaler,
 };
 
 /// One declared object after normalisation. `Debug` hides the value: it may be a Secret's.
@@ -81,24 +82,6 @@ fn path_id(path: &Path) -> u64 {
     digest.bytes().iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte))
 }
 
-/// The autoscaler that rules an object's replicas.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scaler {
-    /// Kind and name, for people.
-    pub by: String,
-    /// Least replicas; an HPA without one means 1.
-    pub min: i64,
-    /// Most replicas.
-    pub max: i64,
-}
-
-impl Scaler {
-    /// The nearest number the autoscaler allows.
-    pub fn clamp(&self, replicas: i64) -> i64 {
-        replicas.min(self.max).max(self.min)
-    }
-}
-
 /// Whether drift of this object may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
@@ -146,8 +129,10 @@ pub struct Case<'a> {
     pub permit: Permit,
     /// Whether a policy ignores a path, given who last wrote it.
     pub ignored: &'a dyn Fn(&Path, Option<&Actor>) -> bool,
-    /// The autoscaler of this object.
-    pub scaler: Option<&'a Scaler>,
+    /// The autoscalers of this object.
+    pub scalers: &'a [Scaler],
+    /// Names the webhooks and policies that may rewrite this object, for people. Asked only where nobody can be blamed.
+    pub suspects: &'a dyn Fn() -> Vec<String>,
     /// Earlier corrections of this object.
     pub ledger: Option<&'a Ledger>,
     /// How the release writes, learnt from its other objects.

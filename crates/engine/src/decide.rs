@@ -12,7 +12,7 @@ use crate::{
     owned::OwnedSet,
     path::Path,
     plan::{self, Correction, Planned},
-    project,
+    project, yields,
 };
 
 const NEWER_RELEASE: &str = "a newer or running release operation was seen";
@@ -228,6 +228,10 @@ fn missing(case: &Case<'_>) -> Step {
     if let Some(why) = case.held {
         let action = if case.permit == Permit::Write { Action::Deferred } else { Action::Reported };
         return done(Judgement::plain(Verdict::Missing, action, why, nowhere_to_be(why)));
+    }
+    if yields::has_ended(case) {
+        let message = "it ended, and a Job that ended is not kept";
+        return done(Judgement::plain(Verdict::InSync, Action::Yielded, Reason::RunOnce, message));
     }
     let Permit::Write = case.permit else {
         return report(if let Permit::Report(Some(why)) = case.permit { why } else { Reason::ObjectMissing }, "the object does not exist");

@@ -51,7 +51,7 @@ fn is_same_base64(a: &str, b: &str) -> bool {
 }
 
 /// A Kubernetes quantity in billionths, after `k8s.io/apimachinery/pkg/api/resource`.
-fn quantity(text: &str) -> Option<i128> {
+pub(crate) fn quantity(text: &str) -> Option<i128> {
     let unit_at = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let (scale, divisor): (i128, i128) = match unit {

@@ -30,3 +30,4 @@ pub mod redact;
 pub mod reduced;
 mod sorter;
 pub mod stored;
+pub mod yields;

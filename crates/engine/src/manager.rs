@@ -93,11 +93,16 @@ pub fn entries(live: &Value) -> Vec<Entry> {
 }
 
 /// The entry that last wrote `path`: the newest of those that hold it. An entry that holds only something above, such as the bare map
-/// that is left when its last key went to somebody else, counts where no entry holds the path itself.
+/// that is left when its last key went to somebody else, counts where no entry holds the path itself. Times are to the second, so the
+/// rest of the comparison only makes the answer the same whatever order the entries come in.
 pub fn holder<'a>(entries: &'a [Entry], path: &Path) -> Option<&'a Entry> {
     let mut wanted = OwnedSet::default();
     wanted.insert_path(path);
-    entries.iter().filter(|entry| entry.fields.intersects(&wanted)).max_by_key(|entry| (entry.fields.node(path).is_some(), entry.time))
+    let rank = |entry: &'a Entry| {
+        let is_update = entry.operation == Operation::Update;
+        (entry.fields.node(path).is_some(), entry.time, is_update, entry.manager.as_str(), entry.subresource.as_str())
+    };
+    entries.iter().filter(|entry| entry.fields.intersects(&wanted)).max_by(|a, b| rank(a).cmp(&rank(b)))
 }
 
 /// The actor of a change at `path`, where the server kept a trace of it.
@@ -183,6 +188,28 @@ mod tests {
         assert_eq!((replicas.manager.as_str(), replicas.subresource.as_str()), ("kubectl", "scale"));
         assert_eq!(actor(&entries, &Path::of_fields(&["spec", "image"])).unwrap().manager, "kubectl-edit");
         assert_eq!(actor(&entries, &Path::of_fields(&["spec", "other"])), None);
+    }
+
+    #[test]
+    fn the_order_of_entries_and_their_versions_do_not_matter() {
+        let entry = |manager: &str, operation: &str, version: &str, time: &str, fields: Value| json!({"manager": manager, "operation": operation, "apiVersion": version, "time": time, "fieldsV1": fields});
+        let image = || json!({"f:spec": {"f:image": {}}});
+        let early = "2026-01-01T00:00:00Z";
+        let late = "2026-01-01T00:00:01Z";
+        for (raw, newest) in [
+            (vec![entry("a", "Update", "x/v1", early, image()), entry("b", "Update", "x/v1beta1", late, image())], "b/Update"),
+            (vec![entry("b", "Apply", "x/v1", early, image()), entry("a", "Update", "x/v1", early, image())], "a/Update"),
+            (vec![entry("a", "Update", "x/v1", early, image()), entry("b", "Update", "x/v1", early, image())], "b/Update"),
+            (vec![entry("a", "Apply", "x/v1", late, json!({"f:spec": {}})), entry("b", "Apply", "x/v1", early, image())], "b/Apply"),
+        ] {
+            let mut turned = raw.clone();
+            turned.reverse();
+            for raw in [raw, turned] {
+                let entries = entries(&json!({"metadata": {"managedFields": raw}}));
+                let holder = holder(&entries, &Path::of_fields(&["spec", "image"])).unwrap();
+                assert_eq!(format!("{}/{}", holder.manager, holder.operation.as_str()), newest);
+            }
+        }
     }
 
     #[test]

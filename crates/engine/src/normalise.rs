@@ -6,7 +6,10 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
-use crate::object::{Gvk, ObjectKey};
+use crate::{
+    object::{Gvk, ObjectKey},
+    yields::is_placeholder,
+};
 
 /// Label that Helm puts on every object of a release.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
@@ -86,6 +89,16 @@ fn normalise_kind(members: &mut Map<String, Value>, gvk: &Gvk) {
         // A controller fills the rules of an aggregated role; an empty list in the manifest must not empty them.
         ("rbac.authorization.k8s.io", "ClusterRole") if members.get("aggregationRule").is_some_and(|rule| !rule.is_null()) => {
             members.remove("rules");
+        }
+        // Charts leave a line break for an injector to replace. What was created before servers refused that is there; now every question
+        // about the manifest would be refused.
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            let config = members.get_mut("spec").and_then(|spec| spec.pointer_mut("/conversion/webhook/clientConfig"));
+            if let Some(config) = config.and_then(Value::as_object_mut)
+                && config.get("caBundle").and_then(Value::as_str).is_some_and(is_placeholder)
+            {
+                config.remove("caBundle");
+            }
         }
         _ if is_custom_group(&gvk.group) => {
             // On a create the server drops nulls of custom resources, on an apply it calls them invalid.
@@ -217,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn cluster_scope_aggregation_and_nulls() {
+    fn cluster_scope_aggregation_placeholders_and_nulls() {
         let role = normal(
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"namespace": "t"}, "aggregationRule": {}, "rules": []}),
             None,
@@ -225,6 +238,15 @@ mod tests {
         assert!(role.get("rules").is_none() && role["metadata"].get("namespace").is_none());
         let plain = normal(json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []}), None);
         assert_eq!(plain["rules"], json!([]));
+        let definition = |bundle: &str| {
+            let config = json!({"clientConfig": {"caBundle": bundle, "url": "https://x"}});
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"conversion": {"strategy": "Webhook", "webhook": config}}})
+        };
+        for (bundle, stays) in [("Cg==", false), ("", false), ("Q0E=", true)] {
+            let found = normal(definition(bundle), None);
+            assert_eq!(found.pointer("/spec/conversion/webhook/clientConfig/caBundle").is_some(), stays, "{bundle}");
+            assert_eq!(found["spec"]["conversion"]["webhook"]["clientConfig"]["url"], "https://x");
+        }
         let custom = normal(
             json!({"apiVersion": "test.example/v1", "kind": "Widget", "spec": {"a": null, "b": [{"c": null}]}, "status": {}}),
             Some("t"),

@@ -1,4 +1,4 @@
-//! Decides about one difference: what the server makes of the declared value, what a policy or an autoscaler allows,
+//! Decides about one difference: what the server makes of the declared value, what a policy or a rightful writer allows,
 //! and what neither explains.
 
 use holdfast_api::report::{Actor, Change, DeviationReason, PathFinding, Reason};
@@ -16,9 +16,10 @@ use crate::{
     path::{Path, Segment},
     project::{self, Difference, Found},
     redact,
+    yields::{self, Yield},
 };
 
-/// Most managers named where none can be blamed.
+/// Most managers, and most webhooks and policies, named where none can be blamed.
 const CANDIDATES: usize = 5;
 
 /// Sorts the differences of one live object.
@@ -76,8 +77,8 @@ impl<'a> Sorter<'a> {
         if let Some(known) = self.known(path, live.digest(), actor) {
             return known;
         }
-        if let Some(scaled) = self.scaled(difference) {
-            return scaled;
+        if let Some(yielded) = self.yielded(difference) {
+            return yielded;
         }
         if self.guessing {
             return self.guess(difference);
@@ -91,8 +92,8 @@ impl<'a> Sorter<'a> {
         };
         if answered.is_some_and(|answered| answered.same(*live)) {
             let respelt = equivalent(declared.value(), live.value());
-            let reason = if respelt { DeviationReason::Normalized } else { DeviationReason::Admission };
-            return Sorted::Accepted(reason, "the server makes this of the declared value".to_owned());
+            let note = "the server makes this of the declared value";
+            return if respelt { Sorted::Accepted(DeviationReason::Normalized, note.to_owned()) } else { self.admission(note) };
         }
         if !declared.is_there() {
             // The server says that the object claims the path, yet nothing is declared there: there is nothing to write.
@@ -109,31 +110,42 @@ impl<'a> Sorter<'a> {
         (self.case.ignored)(path, actor).then(|| Sorted::Accepted(DeviationReason::Ignored, "a policy ignores it".to_owned()))
     }
 
-    /// Replicas under an autoscaler: any number within its bounds is its own; one outside goes to the nearest bound, never
-    /// to the manifest's, which could be an outage under load.
-    fn scaled(&self, difference: &Difference<'_>) -> Option<Sorted> {
-        let scaler = self.case.scaler?;
-        let [Segment::Field(spec), Segment::Field(replicas)] = difference.path.segments() else { return None };
-        if &**spec != "spec" || &**replicas != "replicas" {
-            return None;
-        }
-        let there = difference.live.value().and_then(Value::as_i64);
-        let from = there.or_else(|| difference.declared.value().and_then(Value::as_i64))?;
-        let within = scaler.clamp(from);
-        Some(if there == Some(within) {
-            Sorted::Accepted(DeviationReason::Yielded, format!("{} scales it", scaler.by))
-        } else {
-            Sorted::Drifted(Some(json!(within)))
+    /// Fields that rightfully belong to somebody else.
+    fn yielded(&self, difference: &Difference<'_>) -> Option<Sorted> {
+        let question = yields::Question {
+            desired: self.case.desired,
+            scalers: self.case.scalers,
+            entries: &self.entries,
+            writer: self.writer.as_ref(),
+            path: &difference.path,
+            live: difference.live.value(),
+            declared: difference.declared.value(),
+        };
+        Some(match yields::answer(&question)? {
+            Yield::Theirs(note) => Sorted::Accepted(DeviationReason::Yielded, note),
+            Yield::Beyond(value) => Sorted::Drifted(Some(value)),
         })
+    }
+
+    /// What admission made of the declared value, with the webhooks and policies that may have been it.
+    fn admission(&self, note: &str) -> Sorted {
+        let suspects = self.suspects();
+        let note = if suspects.is_empty() { note.to_owned() } else { format!("{note}, perhaps by {}", suspects.join(" or ")) };
+        Sorted::Accepted(DeviationReason::Admission, note)
+    }
+
+    fn suspects(&self) -> Vec<String> {
+        let mut suspects = (self.case.suspects)();
+        suspects.truncate(CANDIDATES);
+        suspects
     }
 
     /// Without a baseline only the server and `managedFields` can tell drift from what admission did at creation.
     fn first_sight(&self, difference: &Difference<'_>) -> Sorted {
-        let admission = |note: &str| Sorted::Accepted(DeviationReason::Admission, note.to_owned());
         match self.case.create {
             Answer::NotAsked => return Sorted::AskCreate,
             Answer::Given(answer) if project::find(answer, &difference.path).same(difference.live) => {
-                return admission("the server makes this of the declared value when the object is created");
+                return self.admission("the server makes this of the declared value when the object is created");
             }
             Answer::Refused(refusal) if refusal.reason == Reason::ServerError || matches!(self.case.oracle, Answer::Refused(_)) => {
                 return Sorted::Unverified(refusal.reason);
@@ -158,7 +170,6 @@ impl<'a> Sorter<'a> {
 
     /// What `managedFields` tell about a difference that nothing else explains.
     fn by_traces(&self, difference: &Difference<'_>) -> Sorted {
-        let admission = |note: &str| Sorted::Accepted(DeviationReason::Admission, note.to_owned());
         // What a release's manager holds proves something about this release's objects only.
         let Some(writer) = self.writer.as_ref().filter(|_| self.case.is_ours(self.live)) else { return Sorted::Drifted(None) };
         // Both kinds of the release's entries are the release's: a release that changed its way of applying has two.
@@ -170,7 +181,7 @@ impl<'a> Sorter<'a> {
         if !difference.live.is_there() {
             // An entry that lost the last item of a list keeps the bare list, which says nothing about the items.
             return if ours.iter().any(|entry| entry.fields.node(&difference.path).is_some()) {
-                admission("gone, yet the release still holds it")
+                self.admission("gone, yet the release still holds it")
             } else if self.case.vouched || self.case.takes_the_records_word() {
                 Sorted::Drifted(None)
             } else {
@@ -181,7 +192,7 @@ impl<'a> Sorter<'a> {
         match (ours.is_empty(), others.is_empty()) {
             (_, false) => Sorted::Drifted(None),
             (false, true) if ours.iter().all(|entry| not_after(entry.time, self.case.deployed_at)) => {
-                admission("it was there when the release was deployed")
+                self.admission("it was there when the release was deployed")
             }
             (_, true) => Sorted::Unverified(Reason::Unverified),
         }
@@ -196,7 +207,8 @@ impl<'a> Sorter<'a> {
         (!self.writer.as_ref().is_some_and(|writer| writer.wrote(holder))).then(|| holder.actor())
     }
 
-    /// Removals and admission leave no trace at the path; who wrote the object since it was deployed may have been it.
+    /// Removals and admission leave no trace at the path; who wrote the object since it was deployed may have been it, or a webhook or
+    /// policy that acts on writes to it.
     fn unattributed(&self) -> Actor {
         let is_release = |entry: &Entry| self.writer.as_ref().is_some_and(|writer| writer.manager == entry.manager);
         let mut since: Vec<&Entry> = self
@@ -211,6 +223,7 @@ impl<'a> Sorter<'a> {
                 candidates.push(entry.manager.clone());
             }
         }
+        candidates.extend(self.suspects());
         Actor::unattributed(candidates)
     }
 
@@ -281,9 +294,7 @@ impl<'a> Sorter<'a> {
             (Some(known), _) => known,
             (None, Answer::NotAsked) => Sorted::AskOracle,
             (None, Answer::Refused(refusal)) if refusal.reason == Reason::ServerError => Sorted::Unverified(refusal.reason),
-            (None, _) if answered.as_deref() == Some(found) => {
-                Sorted::Accepted(DeviationReason::Admission, "the server orders it so".to_owned())
-            }
+            (None, _) if answered.as_deref() == Some(found) => self.admission("the server orders it so"),
             (None, _) => Sorted::Drifted(None),
         };
         let drift = |path: Path| {

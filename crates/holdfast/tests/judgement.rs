@@ -18,7 +18,13 @@ mod documents;
 mod managers;
 #[path = "judgement/owners.rs"]
 mod owners;
+#[path = "judgement/scalers.rs"]
+mod scalers;
 #[path = "judgement/secrets.rs"]
 mod secrets;
 #[path = "judgement/server_values.rs"]
 mod server_values;
+#[path = "judgement/suspects.rs"]
+mod suspects;
+#[path = "judgement/yields.rs"]
+mod yields;

@@ -2,12 +2,17 @@
 
 use holdfast_api::report::Reason;
 use holdfast_engine::{
-    case::{Permit, Scaler},
+    case::Permit,
     manager::Operation::{Apply, Update},
+    yields::{Replicas, Scaler},
 };
 use serde_json::json;
 
 use crate::world::*;
+
+fn hpa(min: i64, max: i64) -> Scaler {
+    Scaler::Replicas(Replicas::between("HorizontalPodAutoscaler web".into(), min, max))
+}
 
 #[test]
 fn in_sync_costs_one_read() {
@@ -265,7 +270,7 @@ fn warn_reads_and_asks_but_never_proves_or_writes() {
 #[test]
 fn replicas_belong_to_the_autoscaler_within_its_bounds() {
     let mut world = deployed(&deployment(), Update);
-    world.scaler = Some(Scaler { by: "HorizontalPodAutoscaler web".into(), min: 2, max: 6 });
+    world.scalers = vec![hpa(2, 6)];
     world.edit_through("kube-controller-manager", "scale", |live| live["spec"]["replicas"] = json!(5));
     plays(
         &world,
@@ -298,14 +303,14 @@ fn replicas_belong_to_the_autoscaler_within_its_bounds() {
 
     // The same edit without this autoscaler, as where it rules another object.
     world.live()["spec"]["replicas"] = json!(5);
-    world.scaler = None;
+    world.scalers.clear();
     assert_eq!(world.judged().1.unwrap()["spec"]["replicas"], json!(2));
 }
 
 #[test]
 fn a_server_side_release_beyond_its_bounds_is_patched_not_applied() {
     let mut world = deployed(&deployment(), Apply);
-    world.scaler = Some(Scaler { by: "HorizontalPodAutoscaler web".into(), min: 3, max: 6 });
+    world.scalers = vec![hpa(3, 6)];
     world.edit_through("kubectl", "scale", |live| live["spec"]["replicas"] = json!(9));
     plays(
         &world,
@@ -372,4 +377,32 @@ fn defaults_inside_what_comes_back_need_no_proof() {
         world.edit("kubectl-edit", |live| live["spec"]["strategy"] = json!({"odd": 1}));
         assert!(world.play().contains("prove"), "{}", world.play());
     }
+}
+
+#[test]
+fn what_leaves_no_trace_is_told_with_who_may_have_done_it() {
+    let mut world = deployed(&deployment(), Update);
+    world.suspects = vec!["webhook img.example/mirror".into(), "policy labels".into()];
+    world.edit("kubectl-label", |live| live["metadata"]["labels"]["mine"] = json!("x"));
+    world.live()["spec"]["template"]["spec"]["containers"][0]["image"] = json!("other:1");
+    world.permit = Permit::Report(None);
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle
+            Drifted Reported FieldChanged: one declared field differs
+              /spec/template/spec/containers/[name=c]/image Changed desired "img:1" live "other:1" by unattributed (kubectl-label, webhook img.example/mirror, policy labels?)
+        "#,
+    );
+    world.webhook = |object| object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("other:1");
+    plays(
+        &world,
+        r"
+            read
+            ask oracle
+            InSync None AsDeclared: as declared
+              /spec/template/spec/containers/[name=c]/image accepted Admission: the server makes this of the declared value, perhaps by webhook img.example/mirror or policy labels
+        ",
+    );
 }

@@ -116,6 +116,25 @@ fn what_ran_once_is_not_run_again() {
 }
 
 #[test]
+fn a_job_that_goes_by_itself_is_not_missed_whatever_the_mode() {
+    for permit in [Permit::Write, Permit::Report(None), Permit::Report(Some(Reason::Suspended))] {
+        let mut job = named("batch/v1", "Job", Some("t"));
+        job["spec"]["ttlSecondsAfterFinished"] = json!(0);
+        let mut world = gone(&job, Apply);
+        world.permit = permit;
+        assert_eq!(world.play(), "read\nInSync Yielded RunOnce: it ended, and a Job that ended is not kept");
+        // Where nothing can be created nobody can tell whether it ever was.
+        world.held = Some(Reason::NamespaceMissing);
+        assert_eq!(world.judged().0.reason, Reason::NamespaceMissing);
+    }
+    for (api_version, kind) in [("batch/v1", "CronJob"), ("x.example/v1", "Job")] {
+        let mut look_alike = named(api_version, kind, Some("t"));
+        look_alike["spec"]["ttlSecondsAfterFinished"] = json!(0);
+        assert!(gone(&look_alike, Apply).judged().1.is_some(), "{kind} of {api_version}");
+    }
+}
+
+#[test]
 fn without_a_writer_a_fence_or_a_permit_nothing_is_created() {
     let mut world = gone(&deployment(), Update);
     world.writer = None;

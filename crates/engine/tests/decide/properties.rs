@@ -4,7 +4,7 @@ use holdfast_api::report::Reason;
 use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     assess::assess,
-    case::{Baseline, Case, Permit, Scaler, Word},
+    case::{Baseline, Case, Permit, Word},
     collateral,
     contest::Ledger,
     decide::{Step, decide},
@@ -13,6 +13,7 @@ use holdfast_engine::{
     patch,
     path::Path,
     plan::{Correction, Planned, Request, plan},
+    yields::{Replicas, Scaler},
 };
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Value, json};
@@ -128,7 +129,8 @@ fn with_case<T>(world: &World, live: &Value, then: impl FnOnce(&Case<'_>) -> T) 
         fence: Fence::Clear,
         permit: Permit::Write,
         ignored: &|_, _| false,
-        scaler: None,
+        scalers: &[],
+        suspects: &Vec::new,
         ledger: None,
         writer: world.writer.as_ref(),
         prefer: world.prefer,
@@ -292,7 +294,7 @@ proptest! {
         for path in owned.paths().iter().chain([&Path::root()]) {
             (0..5).for_each(|_| { ledger.record(path, digest(&json!(1)), world.now, None); });
         }
-        let scaler = Scaler { by: "hpa".into(), min: 3, max: 4 };
+        let scalers = [Scaler::Replicas(Replicas::between("hpa".into(), 3, 4))];
         let case = Case {
             desired: &world.desired,
             owned: facts.owned.then_some(&owned),
@@ -306,7 +308,8 @@ proptest! {
             fence,
             permit,
             ignored: &|_, _| facts.ignored,
-            scaler: facts.scaler.then_some(&scaler),
+            scalers: if facts.scaler { &scalers } else { &[] },
+            suspects: &Vec::new,
             ledger: facts.held.then_some(&ledger),
             writer: facts.writer.then_some(&writer),
             prefer: None,

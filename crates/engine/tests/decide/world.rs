@@ -6,7 +6,7 @@ use holdfast_api::report::{Actor, PathFinding, Reason};
 use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     canonical::Digest,
-    case::{Baseline, Case, Desired, Permit, Scaler, Word},
+    case::{Baseline, Case, Desired, Permit, Word},
     contest::Ledger,
     decide::{self, Judgement, Step},
     fields,
@@ -18,6 +18,7 @@ use holdfast_engine::{
     path::{Path, Pattern, Segment},
     plan::{Correction, Request},
     project, reduced,
+    yields::Scaler,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -43,7 +44,8 @@ pub struct World {
     pub fence: Fence,
     pub permit: Permit,
     pub ignored: Vec<Pattern>,
-    pub scaler: Option<Scaler>,
+    pub scalers: Vec<Scaler>,
+    pub suspects: Vec<String>,
     pub ledger: Option<Ledger>,
     pub writer: Option<Writer>,
     pub prefer: Option<Operation>,
@@ -97,7 +99,8 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         fence: Fence::Clear,
         permit: Permit::Write,
         ignored: Vec::new(),
-        scaler: None,
+        scalers: Vec::new(),
+        suspects: Vec::new(),
         ledger: None,
         writer: Some(helm(operation)),
         prefer: Some(operation),
@@ -302,7 +305,8 @@ impl<'a> Play<'a> {
             fence: known.fence,
             permit: world.permit,
             ignored: &ignored,
-            scaler: world.scaler.as_ref(),
+            scalers: &world.scalers,
+            suspects: &|| world.suspects.clone(),
             ledger: world.ledger.as_ref(),
             writer: world.writer.as_ref(),
             prefer: world.prefer,

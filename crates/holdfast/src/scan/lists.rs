@@ -1,23 +1,23 @@
-//! What a scan reads as whole lists: release records and autoscalers.
+//! What a scan reads as whole lists: release records, autoscalers, and who rewrites objects.
 
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
-use holdfast_engine::object::Gvk;
 use holdfast_fleet::{
     call::{ApiClient, CallError, Endpoint, ListQuery, Shape},
-    discovery::{Catalog, Lookup},
+    discovery::Catalog,
     meta::{Meta, parse_list},
 };
 use holdfast_helm::Store;
 use holdfast_hub::cluster::{
+    admission::{Admission, AdmissionKind, AdmissionSight},
     book::Book,
     records::{RECORD_LABELS, RecordSight, record_fields, record_place},
-    scalers::{ScalerSight, Scalers},
+    scalers::{ScalerKind, ScalerSight, Scalers},
 };
 use serde_json::value::RawValue;
 
-use super::Scope;
+use super::{CLUSTER, Scope};
 
 /// Objects on one page.
 const PAGE: u32 = 500;
@@ -83,28 +83,50 @@ async fn records(client: &ApiClient, scope: &Scope, store: Store, book: &mut Boo
 /// The autoscalers of these namespaces, or of all.
 pub async fn scalers(client: &ApiClient, catalog: &Catalog, namespaces: Option<&BTreeSet<&str>>) -> anyhow::Result<Scalers> {
     let mut scalers = Scalers::default();
-    scalers.reset();
-    if catalog.lookup(&Gvk::new("autoscaling/v2", "HorizontalPodAutoscaler")) != Lookup::NotServed {
-        let all = Endpoint::new("autoscaling", "v2", "horizontalpodautoscalers")?;
+    for kind in ScalerKind::ALL {
+        let Some(all) = kind.place(catalog) else { continue };
         let endpoints = match namespaces {
             None => vec![all],
             Some(namespaces) => namespaces.iter().map(|namespace| all.clone().in_namespace(namespace)).collect::<Result<_, _>>()?,
         };
         for endpoint in endpoints {
             let listed = list(client, &endpoint, Shape::Full, ListQuery::default(), |item| {
-                if let Some(scaler) = ScalerSight::of_hpa(item.get()) {
+                if let Some(scaler) = ScalerSight::read(kind, CLUSTER, item.get()) {
                     scalers.put(scaler);
                 }
                 Ok(())
             })
             .await;
-            if listed == Err(CallError::Forbidden) {
-                eprintln!("holdfast: these credentials may not list autoscalers; replicas that one of them set show as drift");
-                break;
+            match listed {
+                Ok(()) => {}
+                Err(CallError::Forbidden) => {
+                    eprintln!("holdfast: these credentials may not list {}; what one of them set shows as drift", kind.plural());
+                    break;
+                }
+                // Only a guess said that the kind may be served.
+                Err(CallError::NotFound) => break,
+                Err(error) => return Err(error).context("cannot list autoscalers"),
             }
-            listed.context("cannot list autoscalers")?;
         }
     }
-    scalers.list_complete();
     Ok(scalers)
+}
+
+/// Who may rewrite objects. Only names depend on it, so what these credentials may not list is left out.
+pub async fn admission(client: &ApiClient, catalog: &Catalog) -> Admission {
+    let mut admission = Admission::default();
+    for kind in AdmissionKind::ALL {
+        let Some(endpoint) = kind.place(catalog) else { continue };
+        let listed = list(client, &endpoint, Shape::Full, ListQuery::default(), |item| {
+            if let Some(sight) = AdmissionSight::read(kind, item.get()) {
+                admission.put(sight);
+            }
+            Ok(())
+        })
+        .await;
+        if listed.is_err() {
+            break;
+        }
+    }
+    admission
 }

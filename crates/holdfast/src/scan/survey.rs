@@ -22,6 +22,7 @@ use holdfast_fleet::{
 use holdfast_helm::{ApplyMethod, Judged, Record, RecordMeta, Status, Store};
 use holdfast_hub::{
     cluster::{
+        admission::Admission,
         book::{Book, Phase, Revision, same_record},
         claims::Claims,
         context::{Context as JudgeContext, Examined},
@@ -66,6 +67,7 @@ struct Subject {
 /// What all judgements of a scan share.
 struct Surroundings {
     scalers: Scalers,
+    admission: Arc<Admission>,
     claims: Claims,
     preloaded: Preloaded,
     shapes: Shapes,
@@ -157,7 +159,15 @@ impl Survey {
         let namespaces: BTreeSet<&str> = objects.filter_map(|object| object.key.namespace.as_deref()).collect();
         let namespaces = if self.scope == Scope::Cluster { None } else { Some(&namespaces) };
         let scalers = lists::scalers(&self.examiner.client, &self.catalog, namespaces).await?;
-        Ok(Surroundings { scalers, claims, preloaded: Preloaded::default(), shapes: Shapes::default(), progress: Progress::new(total) })
+        let admission = Arc::new(lists::admission(&self.examiner.client, &self.catalog).await);
+        Ok(Surroundings {
+            scalers,
+            admission,
+            claims,
+            preloaded: Preloaded::default(),
+            shapes: Shapes::default(),
+            progress: Progress::new(total),
+        })
     }
 
     /// Helm may have been at work during the scan: what differs from a revision that is no longer the newest is no drift.
@@ -204,7 +214,7 @@ impl Survey {
 
     async fn judge(&self, release: &ReleaseName, subject: &mut Subject, surroundings: &mut Surroundings) -> anyhow::Result<()> {
         let Subject { guardianship, objects } = subject;
-        let Surroundings { scalers, claims, preloaded, shapes, progress } = surroundings;
+        let Surroundings { scalers, admission, claims, preloaded, shapes, progress } = surroundings;
         let revision = guardianship.judgeable().cloned();
         let prefer = guardianship.loaded.as_ref().map(|loaded| loaded.prefer);
         let deployed_at = revision.as_ref().and_then(|revision| revision.deployed_at);
@@ -215,7 +225,8 @@ impl Survey {
             writer,
             prefer,
             deployed_at,
-            scaler: scalers.of(&guarded.key).cloned(),
+            scalers: scalers.of(StateId::of(CLUSTER, &guarded.key)),
+            admission: Arc::clone(admission),
             word: Word::OwnNamespace,
             also_declared_by: claims.others(StateId::of(CLUSTER, &guarded.key), release).first().map(|other| format!("release {other}")),
             held: None,

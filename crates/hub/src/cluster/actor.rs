@@ -28,6 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    admission::Admission,
     audit::Audit,
     book::Book,
     breaker::Breaker,
@@ -176,6 +177,7 @@ pub(super) struct Actor {
     pub(super) watching: Watching,
     pub(super) book: Book,
     pub(super) scalers: Scalers,
+    pub(super) admission: Arc<Admission>,
     scalers_due: Instant,
     pub(super) releases: BTreeMap<ReleaseName, Guardianship>,
     pub(super) claims: Claims,
@@ -242,7 +244,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
     } = start;
     let now = Instant::now();
     let catalog = discovery.catalog();
-    let has_scalers = watching.start(&catalog);
+    watching.start();
     let examiner = Examiner {
         client,
         states: shared.states.clone(),
@@ -279,7 +281,8 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         suspensions: Suspensions::default(),
         watching,
         book: Book::default(),
-        scalers: if has_scalers { Scalers::default() } else { Scalers::none() },
+        scalers: Scalers::default(),
+        admission: Arc::default(),
         scalers_due: now + SCALERS_WITHIN,
         releases: BTreeMap::new(),
         claims: Claims::default(),
@@ -308,6 +311,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         housekeeping_at: now + HOUSEKEEPING,
         breaker: Breaker::default(),
     };
+    actor.follow_what_rules();
     actor.publish_cluster();
     let ended = actor.run(&mut fleet, &mut claim, &mut deliveries, stop).await;
     // No write begins from here on, and no other call.
@@ -398,7 +402,7 @@ impl Actor {
         self.book.complete
             && !self.loads.hold_judgements()
             && !self.breaker.holds()
-            && (self.scalers.complete || Instant::now() >= self.scalers_due)
+            && (self.scalers.are_complete() || Instant::now() >= self.scalers_due)
     }
 
     fn start_jobs(&mut self) {

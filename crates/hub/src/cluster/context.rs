@@ -8,16 +8,17 @@ use std::sync::{
 use holdfast_api::report::{Actor, Outcome, Reason};
 use holdfast_engine::{
     canonical::Digest,
-    case::{Permit, Scaler, Word},
+    case::{Permit, Word},
     contest::Ledger,
     decide::Judgement,
     manager::{Operation, Writer},
     path::Path,
+    yields::Scaler,
 };
 use holdfast_fleet::{call::CallError, term::Term};
 use jiff::Timestamp;
 
-use super::{records::FenceQuestion, source::Learnt, state::ObjectState};
+use super::{admission::Admission, records::FenceQuestion, source::Learnt, state::ObjectState};
 use crate::{metrics::OracleOutcome, policy::Ignore};
 
 /// What an object is judged with besides itself.
@@ -35,8 +36,10 @@ pub struct Context {
     pub prefer: Option<Operation>,
     /// When the record switched to `deployed`.
     pub deployed_at: Option<Timestamp>,
-    /// The autoscaler of the object.
-    pub scaler: Option<Scaler>,
+    /// The autoscalers of the object.
+    pub scalers: Vec<Scaler>,
+    /// Who may rewrite objects of the cluster.
+    pub admission: Arc<Admission>,
     /// How far the release's word goes for what it was never seen to own.
     pub word: Word,
     /// Another release that declares the object.

@@ -50,6 +50,11 @@ impl Definitions {
         is_custom_group(&resource.gvk.group) && self.known.get(definition(resource).as_str()).copied().unwrap_or_default()
     }
 
+    /// Whether there is a definition of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.known.contains_key(name)
+    }
+
     /// Whether discovery lists the kinds that are defined and none that was. It follows definitions with a delay, and what is not
     /// established it never lists.
     pub fn agree_with(&mut self, catalog: &Catalog) -> bool {

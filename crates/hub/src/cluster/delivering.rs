@@ -1,5 +1,7 @@
 //! The actor's part about watches: what a delivery means.
 
+use std::sync::Arc;
+
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::watch::{Delivery, Reason as WatchReason, Update};
 use holdfast_helm::Store;
@@ -7,10 +9,12 @@ use tokio::time::Instant;
 
 use super::{
     actor::Actor,
+    admission::AdmissionKind,
     discovering::DISCOVER_AFTER,
     following::is_watch_break,
+    scalers::ScalerKind,
     sight::News,
-    sighting::{Sighting, Watched},
+    sighting::{Beside, Sighting, Watched},
     state::StateId,
 };
 
@@ -76,7 +80,8 @@ impl Actor {
         }
         match watched {
             Watched::Records(store) => self.record_update(store, update),
-            Watched::Scalers => self.scaler_update(update, now),
+            Watched::Beside(Beside::Scalers(kind)) => self.scaler_update(kind, update, now),
+            Watched::Beside(Beside::Admission(kind)) => self.admission_update(kind, update),
             Watched::Definitions => self.definition_update(&update),
             Watched::Namespaces => self.namespace_update(&update),
             Watched::Objects(gvk) => self.object_update(&gvk, &update, now),
@@ -106,26 +111,75 @@ impl Actor {
         }
     }
 
-    fn scaler_update(&mut self, update: Update<Sighting>, now: Instant) {
+    fn scaler_update(&mut self, kind: ScalerKind, update: Update<Sighting>, now: Instant) {
         let otherwise = match update {
             Update::Reset => {
-                self.scalers.reset();
+                self.scalers.reset(kind);
                 Vec::new()
             }
-            Update::Listed(Sighting::Scaler(Some(scaler))) | Update::Changed(Sighting::Scaler(Some(scaler))) => self.scalers.put(*scaler),
-            Update::Deleted(Sighting::Scaler(Some(scaler))) => self.scalers.remove(&scaler).into_iter().collect(),
+            Update::Listed(Sighting::Scaler(scaler)) | Update::Changed(Sighting::Scaler(scaler)) => self.scalers.put(*scaler),
+            Update::Deleted(Sighting::Scaler(scaler)) => self.scalers.remove(&scaler).into_iter().collect(),
             Update::ListComplete => {
                 self.permits_due = true;
-                self.scalers.list_complete()
+                self.scalers.list_complete(kind)
             }
             _ => Vec::new(),
         };
-        if !otherwise.is_empty() {
+        self.scaled_otherwise(&otherwise, now);
+    }
+
+    /// Bounds moved: what was yielded may be drift now, and the other way round.
+    fn scaled_otherwise(&mut self, targets: &[StateId], now: Instant) {
+        if !targets.is_empty() {
             self.rules_moved();
         }
-        // Bounds moved: what was yielded may be drift now, and the other way round.
-        for scaler in otherwise {
-            self.judge_afresh(scaler.target_id(self.cluster), now);
+        for target in targets {
+            self.judge_afresh(*target, now);
+        }
+    }
+
+    fn admission_update(&mut self, kind: AdmissionKind, update: Update<Sighting>) {
+        let had_policies = self.admission.has_policies();
+        let admission = Arc::make_mut(&mut self.admission);
+        match update {
+            Update::Reset => admission.reset(kind),
+            Update::Listed(Sighting::Admission(sight)) | Update::Changed(Sighting::Admission(sight)) => admission.put(*sight),
+            Update::Deleted(Sighting::Admission(sight)) => admission.remove(&sight),
+            Update::ListComplete => admission.list_complete(kind),
+            _ => {}
+        }
+        if self.admission.has_policies() != had_policies {
+            self.follow_what_rules();
+        }
+    }
+
+    /// Watches what rules objects from beside them, as far as the cluster serves it. What is served no more is only forgotten where its
+    /// definition is gone, too: an answer that leaves a part out must not turn replicas back.
+    pub(super) fn follow_what_rules(&mut self) {
+        let now = Instant::now();
+        let catalog = Arc::clone(&self.catalog);
+        for kind in ScalerKind::ALL {
+            if let Some(place) = kind.place(&catalog) {
+                if self.watching.watch_beside(Beside::Scalers(kind), place) {
+                    self.scalers.expect(kind);
+                    self.rules_moved();
+                }
+            } else if kind.definition().is_some_and(|name| !self.definitions.has(&name))
+                && self.watching.leave_beside(Beside::Scalers(kind))
+            {
+                let targets = self.scalers.forget(kind);
+                self.scaled_otherwise(&targets, now);
+                self.permits_due = true;
+            }
+        }
+        for kind in AdmissionKind::ALL {
+            // Most clusters have no policy, and without one a binding is of no use.
+            let is_of_use = kind != AdmissionKind::Bindings || self.admission.has_policies();
+            match kind.place(&catalog).filter(|_| is_of_use) {
+                Some(place) => _ = self.watching.watch_beside(Beside::Admission(kind), place),
+                None if self.watching.leave_beside(Beside::Admission(kind)) => Arc::make_mut(&mut self.admission).forget(kind),
+                None => {}
+            }
         }
     }
 

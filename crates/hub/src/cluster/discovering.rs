@@ -109,6 +109,9 @@ impl Actor {
 
     fn definitions_changed(&mut self) {
         self.discoveries = 0;
+        if self.is_scaler_announced() {
+            self.rules_moved();
+        }
         self.discover_within(DISCOVER_AFTER);
     }
 
@@ -127,6 +130,7 @@ impl Actor {
             self.want_record(&release);
         }
         self.judge_where(|guarded| catalog.lookup(&guarded.key.gvk) != before.lookup(&guarded.key.gvk));
+        self.follow_what_rules();
         // A kind that is served again need not wait until its watch tries again.
         self.watching.retry_now();
     }

@@ -29,6 +29,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    admission::Subject,
     context::{Context, Examined, Leave, Written},
     guarded::Guarded,
     records::{FenceQuestion, RECORD_LABELS, record_fields, record_place},
@@ -232,6 +233,7 @@ impl Inquiry<'_> {
         let ignored = |path: &Path, actor: Option<&Actor>| {
             context.ignore.iter().any(|rule| rule.covers(path, actor.map(|actor| actor.manager.as_str())))
         };
+        let suspects = || context.admission.suspects(&self.subject(desired));
         then(&Case {
             desired,
             owned: self.state.owned.as_deref(),
@@ -245,7 +247,8 @@ impl Inquiry<'_> {
             fence: facts.fence,
             permit: if context.fence.is_some() && context.leave.is_some() { context.permit } else { Permit::Report(None) },
             ignored: &ignored,
-            scaler: context.scaler.as_ref(),
+            scalers: &context.scalers,
+            suspects: &suspects,
             ledger: context.ledger.as_deref(),
             writer: context.writer.as_ref(),
             prefer: context.prefer,
@@ -257,6 +260,24 @@ impl Inquiry<'_> {
             held: context.held,
             now: self.examiner.clock.now(),
         })
+    }
+
+    /// The object as webhooks and policies see it.
+    fn subject<'s>(&'s self, desired: &'s Desired) -> Subject<'s> {
+        let labels = |object: Option<&'s Value>| object.and_then(|object| object.pointer("/metadata/labels")).and_then(Value::as_object);
+        let live = match &self.facts.live {
+            Some(Ok(live)) => Some(live),
+            _ => None,
+        };
+        let key = &desired.key;
+        Subject {
+            gvk: &key.gvk,
+            plural: &self.guarded.resource.plural,
+            scope: self.guarded.resource.scope,
+            namespace: key.namespace.as_deref(),
+            name: &key.name,
+            labels: [labels(live), labels(Some(&desired.value))],
+        }
     }
 
     async fn read(&mut self) {

@@ -8,10 +8,11 @@
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
 //! - [`identities`] decides under which of several names of one cluster is written.
-//! - `book`, `breaker`, `claims`, `credentials`, `definitions`, `health`, `loads`, `memory`, `outages`, `pending`, `scalers`, `suspensions`,
+//! - `admission`, `book`, `breaker`, `claims`, `credentials`, `definitions`, `health`, `loads`, `memory`, `outages`, `pending`, `scalers`, `suspensions`,
 //!   `queue`, `source` are plain values with rules.
 
 pub mod actor;
+pub mod admission;
 mod audit;
 mod auditing;
 pub mod book;

@@ -7,7 +7,10 @@ use holdfast_api::{
 use holdfast_engine::case::Permit;
 use tokio::time::Instant;
 
-use super::{actor::Actor, book::Phase, guarded::Guarded, identities::Claim, records::ReleaseName, source::Guardianship, state::StateId};
+use super::{
+    actor::Actor, book::Phase, discovering::SETTLED, guarded::Guarded, identities::Claim, records::ReleaseName, scalers::ScalerKind,
+    source::Guardianship, state::StateId,
+};
 use crate::fleet_view::Gate;
 
 /// What may be written of a release, as last looked at.
@@ -31,6 +34,9 @@ enum Again {
     /// All are judged again that are not as declared.
     Differing,
 }
+
+/// Kinds without a scale that a vertical autoscaler may point at.
+const RUNS_CONTAINERS: [(&str, &str); 4] = [("apps", "DaemonSet"), ("batch", "CronJob"), ("batch", "Job"), ("", "Pod")];
 
 /// Kept from writing for what passes: something is not known yet.
 const PASSING: Permit = Permit::Report(Some(Reason::ServerError));
@@ -58,13 +64,21 @@ impl Actor {
     /// Whether drift of an object may be written now.
     pub(super) fn permit(&self, known: &Guardianship, guarded: &Guarded, now: Instant) -> Permit {
         let (scalable, other) = self.permits(known, self.scalers_missing(now));
-        if guarded.resource.has_subresource("scale") { scalable } else { other }
+        let is_scalable = guarded.resource.has_subresource("scale")
+            || (self.scalers.expects(ScalerKind::Vpa) && RUNS_CONTAINERS.iter().any(|(group, kind)| guarded.key.gvk.is(group, kind)));
+        if is_scalable { scalable } else { other }
     }
 
     /// Why nobody knows which replicas are an autoscaler's.
     fn scalers_missing(&self, now: Instant) -> Option<Reason> {
-        let known = self.scalers.complete && self.watching.sees_scalers(now);
+        let known = self.scalers.are_complete() && self.watching.sees_scalers(now) && !self.is_scaler_announced();
         (!known).then(|| if self.watching.may_not_see_scalers() { Reason::Forbidden } else { Reason::ServerError })
+    }
+
+    /// Whether autoscalers of a kind may exist that is not watched yet: it was defined a moment ago, and discovery follows with a delay.
+    pub(super) fn is_scaler_announced(&self) -> bool {
+        let is_defined = |kind: &ScalerKind| kind.definition().is_some_and(|name| self.definitions.has(&name));
+        self.discoveries < SETTLED && ScalerKind::ALL.iter().any(|kind| !self.scalers.expects(*kind) && is_defined(kind))
     }
 
     /// Whether something is not known yet on which the permit of a release depends.

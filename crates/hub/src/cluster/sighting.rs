@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::{
-    call::Endpoint,
+    call::{Endpoint, Shape},
     meta::{Meta, MetaError},
     watch::{Decode, Versioned, WatchKey},
 };
@@ -13,8 +13,9 @@ use parking_lot::RwLock;
 use serde_json::value::RawValue;
 
 use super::{
+    admission::{AdmissionKind, AdmissionSight},
     records::RecordSight,
-    scalers::ScalerSight,
+    scalers::{ScalerKind, ScalerSight},
     sight::{News, version_of},
     state::{ClusterId, StateId, States},
 };
@@ -27,8 +28,10 @@ pub const HELM_LABELS: &str = "app.kubernetes.io/managed-by=Helm";
 pub enum Sighting {
     /// A release record.
     Record(Box<RecordSight>),
-    /// An autoscaler; `None` when it cannot be read.
-    Scaler(Option<Box<ScalerSight>>),
+    /// An autoscaler.
+    Scaler(Box<ScalerSight>),
+    /// Somebody who rewrites objects.
+    Admission(Box<AdmissionSight>),
     /// A definition or a namespace: only its name matters, and whether it is on its way out.
     Named {
         /// Name.
@@ -63,14 +66,23 @@ pub struct Decoder {
 pub enum Watched {
     /// Helm release records of one store.
     Records(Store),
-    /// `HorizontalPodAutoscalers`.
-    Scalers,
+    /// What rules objects from beside them.
+    Beside(Beside),
     /// `CustomResourceDefinitions`, for discovery.
     Definitions,
     /// Namespaces, while creations are suspended in one.
     Namespaces,
     /// Objects of a kind that releases declare.
     Objects(Arc<Gvk>),
+}
+
+/// A kind of object that says something about declared objects; read in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Beside {
+    /// Who scales them.
+    Scalers(ScalerKind),
+    /// Who rewrites them.
+    Admission(AdmissionKind),
 }
 
 impl Decoder {
@@ -89,15 +101,20 @@ impl Decoder {
         kinds.push((watch_key.endpoint().clone(), watched));
     }
 
-    /// Objects of a collection are watched no more.
+    /// A collection is watched no more for its objects, or for what they say about others.
     pub fn forget(&self, watch_key: &WatchKey) {
-        let is_it = |endpoint: &Endpoint, watched: &Watched| endpoint == watch_key.endpoint() && matches!(watched, Watched::Objects(_));
-        self.kinds.write().retain(|(endpoint, watched)| !is_it(endpoint, watched));
+        let is_full = watch_key.shape() == Shape::Full;
+        let is_it = |watched: &Watched| match watched {
+            Watched::Beside(_) => is_full,
+            Watched::Objects(_) => !is_full,
+            Watched::Records(_) | Watched::Definitions | Watched::Namespaces => false,
+        };
+        self.kinds.write().retain(|(endpoint, watched)| endpoint != watch_key.endpoint() || !is_it(watched));
     }
 
     /// What the watch is for.
     pub fn watched(&self, key: &WatchKey) -> Option<Watched> {
-        let is_full = key.shape() == holdfast_fleet::call::Shape::Full;
+        let is_full = key.shape() == Shape::Full;
         let is_objects = key.labels() == HELM_LABELS;
         self.kinds
             .read()
@@ -105,7 +122,7 @@ impl Decoder {
             .find(|(endpoint, watched)| {
                 endpoint == key.endpoint()
                     && match watched {
-                        Watched::Scalers => is_full,
+                        Watched::Beside(_) => is_full,
                         Watched::Objects(_) => is_objects,
                         Watched::Records(_) | Watched::Definitions | Watched::Namespaces => !is_full && !is_objects,
                     }
@@ -116,7 +133,14 @@ impl Decoder {
     fn see(&self, watched: &Watched, meta: &Meta<'_>, text: &RawValue) -> Sighting {
         match watched {
             Watched::Records(store) => RecordSight::of(*store, meta).map_or(Sighting::Stranger, |sight| Sighting::Record(Box::new(sight))),
-            Watched::Scalers => Sighting::Scaler(ScalerSight::of_hpa(text.get()).map(Box::new)),
+            Watched::Beside(Beside::Scalers(kind)) => {
+                let sight = ScalerSight::read(*kind, self.cluster, text.get());
+                sight.map_or(Sighting::Stranger, |sight| Sighting::Scaler(Box::new(sight)))
+            }
+            Watched::Beside(Beside::Admission(kind)) => {
+                let sight = AdmissionSight::read(*kind, text.get());
+                sight.map_or(Sighting::Stranger, |sight| Sighting::Admission(Box::new(sight)))
+            }
             Watched::Definitions | Watched::Namespaces => {
                 Sighting::Named { name: meta.name.as_ref().into(), is_leaving: meta.deletion_timestamp.is_some() }
             }

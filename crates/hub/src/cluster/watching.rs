@@ -1,4 +1,4 @@
-//! Which watches a cluster needs now: records, autoscalers, definitions, and one for each kind in use.
+//! Which watches a cluster needs now: records, definitions, what rules objects from beside them, and one for each kind in use.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -9,7 +9,6 @@ use std::{
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::{
     call::{ApiClient, Endpoint},
-    discovery::{Catalog, Lookup},
     watch::{Lease, Reason, WatchKey, Watches},
 };
 use holdfast_helm::Store;
@@ -18,7 +17,7 @@ use tokio::time::Instant;
 use super::{
     health::Health,
     records::{RECORD_LABELS, record_fields, record_place},
-    sighting::{Decoder, HELM_LABELS, Watched},
+    sighting::{Beside, Decoder, HELM_LABELS, Watched},
     state::StateId,
 };
 
@@ -28,9 +27,9 @@ pub struct Watching {
     watches: Watches<ApiClient, Decoder>,
     decoder: Decoder,
     fixed: Vec<Lease>,
+    beside: BTreeMap<Beside, Lease>,
     kinds: BTreeMap<Gvk, Kind>,
     namespaces: Option<Lease>,
-    has_scalers: bool,
     health: HashMap<Arc<WatchKey>, Health>,
 }
 
@@ -45,11 +44,19 @@ struct Kind {
 impl Watching {
     /// No watch yet.
     pub fn new(watches: Watches<ApiClient, Decoder>, decoder: Decoder) -> Self {
-        Self { watches, decoder, fixed: Vec::new(), kinds: BTreeMap::new(), namespaces: None, has_scalers: false, health: HashMap::new() }
+        Self {
+            watches,
+            decoder,
+            fixed: Vec::new(),
+            beside: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            namespaces: None,
+            health: HashMap::new(),
+        }
     }
 
-    /// Starts the watches every cluster has. Answers whether autoscalers are watched; where the kind is not served there are none.
-    pub fn start(&mut self, catalog: &Catalog) -> bool {
+    /// Starts the watches every cluster has.
+    pub fn start(&mut self) {
         for store in Store::ALL {
             if let Ok(records) = record_place(store) {
                 self.fix(WatchKey::new(records).labelled(RECORD_LABELS).with_fields(record_fields(store)), Watched::Records(store));
@@ -58,13 +65,26 @@ impl Watching {
         if let Ok(definitions) = Endpoint::new("apiextensions.k8s.io", "v1", "customresourcedefinitions") {
             self.fix(WatchKey::new(definitions), Watched::Definitions);
         }
-        self.has_scalers = catalog.lookup(&Gvk::new("autoscaling/v2", "HorizontalPodAutoscaler")) != Lookup::NotServed;
-        if self.has_scalers
-            && let Ok(scalers) = Endpoint::new("autoscaling", "v2", "horizontalpodautoscalers")
-        {
-            self.fix(WatchKey::new(scalers).full(), Watched::Scalers);
+    }
+
+    /// Watches what rules objects from beside them, at this place. Answers whether it was not watched there before.
+    pub fn watch_beside(&mut self, beside: Beside, place: Endpoint) -> bool {
+        if self.beside.get(&beside).is_some_and(|lease| *lease.key().endpoint() == place) {
+            return false;
         }
-        self.has_scalers
+        self.leave_beside(beside);
+        let key = WatchKey::new(place).full();
+        self.decoder.expect(&key, Watched::Beside(beside));
+        self.beside.insert(beside, self.watches.acquire(key));
+        true
+    }
+
+    /// Watches it no more. Answers whether it was watched.
+    pub fn leave_beside(&mut self, beside: Beside) -> bool {
+        let Some(lease) = self.beside.remove(&beside) else { return false };
+        self.health.remove(lease.key());
+        self.decoder.forget(lease.key());
+        true
     }
 
     fn fix(&mut self, key: WatchKey, watched: Watched) {
@@ -112,6 +132,7 @@ impl Watching {
         let current = self
             .fixed
             .iter()
+            .chain(self.beside.values())
             .chain(&self.namespaces)
             .chain(self.kinds.values().map(|kind| &kind.lease))
             .any(|lease| **lease.key() == *key && lease.run() == run);
@@ -180,14 +201,18 @@ impl Watching {
         self.fixed_health(|watched| matches!(watched, Watched::Records(_))).any(|health| health.is_broken_longer(now))
     }
 
-    /// Whether autoscalers are in sight; always where the cluster has none.
+    /// Whether all kinds of autoscalers are in sight that the cluster has.
     pub fn sees_scalers(&self, now: Instant) -> bool {
-        !self.has_scalers || self.fixed_health(|watched| matches!(watched, Watched::Scalers)).any(|health| health.is_recent(now))
+        self.scaler_watches().all(|lease| self.health.get(lease.key()).is_some_and(|health| health.is_recent(now)))
     }
 
-    /// Whether autoscalers may not be watched.
+    /// Whether autoscalers of some kind may not be watched.
     pub fn may_not_see_scalers(&self) -> bool {
-        self.fixed_health(|watched| matches!(watched, Watched::Scalers)).any(Health::is_forbidden)
+        self.scaler_watches().filter_map(|lease| self.health.get(lease.key())).any(Health::is_forbidden)
+    }
+
+    fn scaler_watches(&self) -> impl Iterator<Item = &Lease> {
+        self.beside.iter().filter(|(beside, _)| matches!(beside, Beside::Scalers(_))).map(|(_, lease)| lease)
     }
 
     /// Whether release records may not be watched.

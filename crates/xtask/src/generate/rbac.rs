@@ -299,6 +299,12 @@ subjects:
         }
         rules.push(Rule::new("Further autoscalers.", "autoscaling.k8s.io", &["verticalpodautoscalers"], READ));
         rules.push(Rule::new("", "keda.sh", &["scaledobjects"], READ));
+        rules.push(Rule::new(
+            "Who may have rewritten what leaves no trace; webhooks are among the kinds above.",
+            ADMISSION.0,
+            &["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"],
+            READ,
+        ));
         self.role("holdfast-read", &rules);
         self.binding("holdfast-read");
     }
