@@ -24,8 +24,8 @@ pub struct Drift {
     pub path: Path,
     /// What a correction writes there: the declared value, or an autoscaler's bound. `None` for the order of a list.
     pub target: Option<Value>,
-    /// Digest of what stands there now, for contests.
-    pub theirs: Digest,
+    /// Digest of the two values, the one that is written and the one that stands there now, for contests.
+    pub pair: Digest,
     /// As a report shows it.
     pub finding: PathFinding,
     /// The reason word for this path alone.
@@ -49,8 +49,10 @@ pub struct AcceptedPath {
     pub path: Path,
     /// Why.
     pub reason: DeviationReason,
-    /// What stands there.
+    /// What stands there, or every value.
     pub value: Digest,
+    /// It was not accepted before.
+    pub is_new: bool,
     /// One clause for people, without values.
     pub note: String,
 }
@@ -67,6 +69,8 @@ impl AcceptedPath {
 pub struct Needs {
     /// The forced dry-run of the declared object.
     pub oracle: bool,
+    /// The same once more.
+    pub again: bool,
     /// The dry-run create under a throw-away name.
     pub create: bool,
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     answer::{Answer, Fence, Live},
     canonical::Digest,
-    contest::Ledger,
+    contest::{Held, Ledger},
     manager::{self, Entry, Operation, Writer},
     normalise::Release,
     object::ObjectKey,
@@ -47,17 +47,22 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// Why `value` is accepted at `path`, if it is. Only what the server itself does is remembered; policies and
-    /// autoscalers are asked anew each time.
-    pub fn accepts(&self, path: &Path, value: Digest) -> Option<DeviationReason> {
+    /// What is accepted at `path` that covers `value`. Only what the server itself does is remembered; policies and
+    /// autoscalers are asked anew each time. `traceless` tells that something stands there and nobody can be named for it: only then can
+    /// it be one more of the values that the server never gives twice.
+    pub fn accepts(&self, path: &Path, value: Digest, traceless: bool) -> Option<Accepted> {
         let id = path_id(path);
-        self.accepted
-            .iter()
-            .find(|accepted| accepted.path == id && accepted.value == value)
-            .map(|accepted| accepted.reason)
-            .filter(|reason| matches!(reason, DeviationReason::Normalized | DeviationReason::Admission))
+        let covers = |accepted: &&Accepted| {
+            accepted.path == id
+                && (accepted.value == value || (traceless && accepted.value == ANY))
+                && matches!(accepted.reason, DeviationReason::Normalized | DeviationReason::Admission)
+        };
+        self.accepted.iter().find(covers).copied()
     }
 }
+
+/// Stands for every value that admission may give: one that is another each time, or that a dry-run does not tell.
+pub(crate) const ANY: Digest = Digest::from_bytes([0; 16]);
 
 /// One accepted difference, remembered without its text: 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +120,8 @@ pub struct Case<'a> {
     pub live: Live<'a>,
     /// Forced server-side-apply dry-run of the declared object.
     pub oracle: Answer<'a>,
+    /// The same question once more: where the answers differ, admission gives another value each time.
+    pub oracle_again: Answer<'a>,
     /// Dry-run create of the declared object under a throw-away name.
     pub create: Answer<'a>,
     /// Server-side-apply dry-run of the declared object under a throw-away name; its answer told [`Case::owned`].
@@ -123,12 +130,17 @@ pub struct Case<'a> {
     pub merged: Answer<'a>,
     /// Dry-run of the very request that would be sent.
     pub proof: Answer<'a>,
+    /// The same once more.
+    pub proof_again: Answer<'a>,
     /// Whether the release is still the judged one.
     pub fence: Fence,
     /// Whether drift may be written.
     pub permit: Permit,
     /// Whether a policy ignores a path, given who last wrote it.
     pub ignored: &'a dyn Fn(&Path, Option<&Actor>) -> bool,
+    /// Whether a policy enforces a path: it belongs to no autoscaler, and a fight over it only slows the corrections down. An ignore rule
+    /// stands all the same, so that there is a way to break the glass.
+    pub enforced: &'a dyn Fn(&Path) -> bool,
     /// The autoscalers of this object.
     pub scalers: &'a [Scaler],
     /// Names the webhooks and policies that may rewrite this object, for people. Asked only where nobody can be blamed.
@@ -156,6 +168,11 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
+    /// Whether `path` is held because somebody keeps undoing its corrections.
+    pub fn held_at(&self, path: &Path) -> Option<Held> {
+        self.ledger?.held(path, (self.enforced)(path), self.now)
+    }
+
     /// Whether the live object is this release's: it carries the ownership metadata, or carried it when last seen and nobody let another
     /// release adopt it since.
     pub fn is_ours(&self, live: &Value) -> bool {

@@ -16,21 +16,56 @@ pub fn only_changes(predicted: &Value, live: &Value, paths: &[Path]) -> bool {
 /// Whether every further difference of `predicted` takes the value the server gives to our own configuration anyway:
 /// admission that acts on any write to the object.
 pub fn explained_by(predicted: &Value, live: &Value, oracle: &Value, paths: &[Path]) -> bool {
-    explained(Some(&stripped(predicted, paths)), Some(&stripped(live, paths)), Some(&stripped(oracle, paths)))
+    Predicted { live, oracle: Some(oracle), again: None }.explains(predicted, paths)
 }
 
-fn explained(predicted: Option<&Value>, live: Option<&Value>, oracle: Option<&Value>) -> bool {
-    if predicted == live || predicted == oracle {
+/// What a dry-run is compared with.
+#[derive(Clone, Copy)]
+pub struct Predicted<'a> {
+    /// What is there.
+    pub live: &'a Value,
+    /// What the server makes of our own configuration.
+    pub oracle: Option<&'a Value>,
+    /// The answer to the same dry-run once more: what differs there is another each time, so no write can avoid it.
+    pub again: Option<&'a Value>,
+}
+
+impl Predicted<'_> {
+    /// Whether every difference of `predicted` from what is there, `paths` left out, is explained by one of the others.
+    pub fn explains(&self, predicted: &Value, paths: &[Path]) -> bool {
+        let [oracle, again] = [self.oracle, self.again].map(|answer| answer.map(|answer| stripped(answer, paths)));
+        let at = At { live: Some(&stripped(self.live, paths)), oracle: oracle.as_ref().map(Some), again: again.as_ref().map(Some) };
+        explained(Some(&stripped(predicted, paths)), at)
+    }
+}
+
+/// The same at one place of the objects: what each has there, where there is such an answer at all.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    live: Option<&'a Value>,
+    oracle: Option<Option<&'a Value>>,
+    again: Option<Option<&'a Value>>,
+}
+
+impl<'a> At<'a> {
+    fn below(self, step: impl Fn(&'a Value) -> Option<&'a Value>) -> Self {
+        let [oracle, again] = [self.oracle, self.again].map(|answer| answer.map(|value| value.and_then(&step)));
+        Self { live: self.live.and_then(&step), oracle, again }
+    }
+}
+
+fn explained(predicted: Option<&Value>, at: At<'_>) -> bool {
+    if predicted == at.live || Some(predicted) == at.oracle {
         return true;
     }
-    match (predicted, live) {
+    match (predicted, at.live) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
-            a.keys().chain(b.keys()).all(|name| explained(a.get(name), b.get(name), oracle.and_then(|oracle| oracle.get(name))))
+            a.keys().chain(b.keys()).all(|name| explained(a.get(name), at.below(|value| value.get(name))))
         }
-        (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() => {
-            a.iter().zip(b).enumerate().all(|(index, (a, b))| explained(Some(a), Some(b), oracle.and_then(|oracle| oracle.get(index))))
+        (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() || at.again.is_some() => {
+            (0..a.len().max(b.len())).all(|index| explained(a.get(index), at.below(|value| value.get(index))))
         }
-        _ => false,
+        _ => at.again.is_some_and(|again| again != predicted),
     }
 }
 
@@ -150,5 +185,23 @@ mod tests {
         assert!(explained_by(&json!({"spec": {"image": "mirror/a", "x": 2, "y": 1}}), &live, &oracle, std::slice::from_ref(&x)));
         assert!(explained_by(&json!({"spec": {"image": "a", "x": 2, "y": 1}}), &live, &oracle, std::slice::from_ref(&x)));
         assert!(!explained_by(&json!({"spec": {"image": "random-7", "x": 2, "y": 1}}), &live, &oracle, &[x]));
+    }
+
+    #[test]
+    fn what_is_another_each_time_is_told_from_the_unexplained() {
+        let live = json!({"a": {"nonce": "1", "b": 1}, "c": [{"name": "web"}]});
+        let explains = |predicted: Value, again: Option<&Value>| {
+            Predicted { live: &live, oracle: None, again }.explains(&predicted, &[Path::of_fields(&["x"])])
+        };
+        let nonce = |nonce: &str, b: i64| json!({"a": {"nonce": nonce, "b": b}, "c": [{"name": "web"}]});
+        assert!(!explains(nonce("2", 1), None), "nobody knows yet");
+        assert!(explains(nonce("2", 1), Some(&nonce("3", 1))));
+        assert!(!explains(nonce("2", 1), Some(&nonce("2", 1))), "the same twice");
+        assert!(!explains(nonce("2", 2), Some(&nonce("3", 2))), "what is beside it counts");
+        // An item or a key with a name that is another each time.
+        let sidecar = |name: &str, first: &str| json!({"a": {"nonce": "1", "b": 1, name: 1}, "c": [{"name": first}, {"name": name}]});
+        assert!(explains(sidecar("s-1", "web"), Some(&sidecar("s-2", "web"))));
+        assert!(!explains(sidecar("s-1", "evil"), Some(&sidecar("s-2", "evil"))));
+        assert!(!explains(json!({"a": {"nonce": "1"}, "c": []}), Some(&json!({"a": {"nonce": "1"}, "c": []}))), "taken away");
     }
 }

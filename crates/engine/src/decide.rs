@@ -1,14 +1,15 @@
 //! The decision about one object: a pure function from what is known to the next step.
 
-use holdfast_api::report::{Action, PathFinding, Reason, Verdict};
+use holdfast_api::report::{Action, DeviationReason, PathFinding, Reason, Verdict};
 use serde_json::Value;
 
 use crate::{
     answer::{Answer, Fence, Live, Refusal},
-    assess::{AcceptedPath, Assessment, Drift, assess},
+    assess::{AcceptedPath, Assessment, Drift, Needs, assess},
     canonical::Digest,
-    case::{Case, Permit},
-    collateral, coupled, inexact,
+    case::{ANY, Case, Permit},
+    collateral::{self, Predicted},
+    contest, coupled, inexact, manager,
     owned::OwnedSet,
     path::Path,
     plan::{self, Correction, Planned},
@@ -16,6 +17,7 @@ use crate::{
 };
 
 const NEWER_RELEASE: &str = "a newer or running release operation was seen";
+const NO_DRY_RUN: &str = "a webhook allows no dry-run, so nothing tells what the correction would change";
 const NO_RECORDS: &str = "the release records could not be read";
 
 /// What to do next. The shell carries it out, adds the result to the case and asks again.
@@ -29,6 +31,8 @@ pub enum Step {
     Merge,
     /// Dry-run the very request.
     Prove(Box<Correction>),
+    /// Dry-run it once more: something in the answer may be another each time.
+    ProveAgain(Box<Correction>),
     /// Send it.
     Write(Box<Correction>),
     /// Nothing more to do: this is the judgement.
@@ -41,6 +45,8 @@ pub enum Step {
 pub struct Ask {
     /// Forced server-side-apply dry-run of the declared object as manager `holdfast`.
     pub oracle: bool,
+    /// The same once more.
+    pub again: bool,
     /// Dry-run create under a throw-away name.
     pub create: bool,
     /// Server-side-apply dry-run under a throw-away name: tells the claimed paths where what is there makes the oracle fail.
@@ -118,10 +124,11 @@ pub fn self_conflict(other: &str) -> Judgement {
 fn present(case: &Case<'_>, live: &Value) -> Step {
     let Some(owned) = case.owned else { return unowned(case, live) };
     let assessment = assess(case, owned, live);
-    if assessment.needs.oracle || assessment.needs.create {
+    let Needs { oracle, again, create } = assessment.needs;
+    if oracle || again || create {
         // The record list runs beside the oracle: a correction needs both.
-        let fence = assessment.needs.oracle && case.baseline.is_some() && case.permit == Permit::Write && case.fence == Fence::NotAsked;
-        return Step::Ask(Ask { oracle: assessment.needs.oracle, create: assessment.needs.create, claims: false, fence });
+        let fence = oracle && case.baseline.is_some() && case.permit == Permit::Write && case.fence == Fence::NotAsked;
+        return Step::Ask(Ask { oracle, again, create, claims: false, fence });
     }
     if assessment.is_in_sync() {
         return done(in_sync(owned, live, assessment));
@@ -130,7 +137,7 @@ fn present(case: &Case<'_>, live: &Value) -> Step {
         return done(not_owned(assessment));
     }
     if assessment.drifts.is_empty() {
-        return done(stuck(assessment));
+        return done(stuck(case, live, assessment));
     }
     match case.permit {
         Permit::Report(why) => done(reported(assessment, why)),
@@ -202,24 +209,45 @@ fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, mut assessment: Asse
             Answer::Refused(refusal) if refusal.reason == Reason::ServerError => {
                 report(Action::Deferred, Reason::ServerError, "the dry-run of the correction was not answered", assessment)
             }
+            // Nobody said no to the write itself.
+            Answer::Refused(refusal) if refusal.reason == Reason::Unverified => {
+                report(Action::Deferred, Reason::Unverified, NO_DRY_RUN, assessment)
+            }
             Answer::Refused(refusal) => done(refused(refusal.reason, assessment)),
-            Answer::Given(proof) => match unstable(case, live, proof, &correction) {
-                None => Step::Write(Box::new(correction)),
-                Some(why) => report(Action::Deferred, Reason::AdmissionUnstable, why, assessment),
+            Answer::Given(proof) => match weigh(case, live, proof, &correction) {
+                Weighed::Clean => Step::Write(Box::new(correction)),
+                Weighed::Unsure => Step::ProveAgain(Box::new(correction)),
+                Weighed::Unstable(why) => report(Action::Deferred, Reason::AdmissionUnstable, why, assessment),
             },
         },
         Planned::Impossible => done(reported(assessment, None)),
     }
 }
 
-/// Why the correction is not sent although the server would take it.
-fn unstable(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correction) -> Option<&'static str> {
+/// What the dry-run of a correction says about it.
+enum Weighed {
+    /// It changes what drifted, and what admission changes on any write.
+    Clean,
+    /// It changes more, which may be another each time.
+    Unsure,
+    /// It is not sent although the server would take it.
+    Unstable(&'static str),
+}
+
+fn weigh(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correction) -> Weighed {
     if collateral::only_changes(proof, live, &[]) {
-        return Some("the server turns the correction back into what is there");
+        return Weighed::Unstable("the server turns the correction back into what is there");
     }
-    let explained = matches!(case.oracle, Answer::Given(oracle) if collateral::explained_by(proof, live, oracle, &correction.touched));
-    let clean = explained || collateral::only_changes(proof, live, &correction.touched);
-    (!clean).then_some("the correction would change more than what drifted")
+    let given = |answer| if let Answer::Given(answer) = answer { Some(answer) } else { None };
+    let [oracle, again] = [case.oracle, case.proof_again].map(given);
+    let beside = Predicted { live, oracle, again };
+    if collateral::only_changes(proof, live, &correction.touched) || beside.explains(proof, &correction.touched) {
+        return Weighed::Clean;
+    }
+    match case.proof_again {
+        Answer::NotAsked => Weighed::Unsure,
+        Answer::Given(_) | Answer::Refused(_) => Weighed::Unstable("the correction would change more than what drifted"),
+    }
 }
 
 fn missing(case: &Case<'_>) -> Step {
@@ -248,9 +276,9 @@ fn missing(case: &Case<'_>) -> Step {
     let Some(writer) = case.writer else {
         return report(Reason::OwnerUnclear, "no field manager of the release could be found, so nothing is created");
     };
-    if let Some(held) = case.ledger.and_then(|ledger| ledger.held(&Path::root(), case.now)) {
-        let message = format!("somebody deleted it {} times after it was created again; next try at {}", held.corrections, held.until);
-        return done(Judgement::plain(Verdict::Contested, Action::Reported, Reason::Contested, message));
+    if let Some(held) = case.held_at(&Path::root()) {
+        let action = if held.enforced { Action::Deferred } else { Action::Reported };
+        return done(Judgement::plain(Verdict::Contested, action, Reason::Contested, contest::deleted(held)));
     }
     match case.fence {
         Fence::NotAsked => Step::Ask(Ask { fence: true, ..Ask::default() }),
@@ -278,18 +306,25 @@ fn in_sync(owned: &OwnedSet, live: &Value, assessment: Assessment) -> Judgement 
     judgement
 }
 
-/// Drift that may not be corrected whatever the mode.
-fn stuck(assessment: Assessment) -> Judgement {
-    let (verdict, reason, message) = match (assessment.held.first(), assessment.unverified.first()) {
-        (Some((drift, held)), _) => {
-            let actor = drift.finding.actor.as_ref().map_or("somebody", |actor| actor.manager.as_str());
-            let message = format!("{} was corrected {} times against {actor}; next try at {}", drift.path, held.corrections, held.until);
-            (Verdict::Contested, Reason::Contested, message)
+/// Drift that may not be corrected now, whatever the mode.
+fn stuck(case: &Case<'_>, live: &Value, assessment: Assessment) -> Judgement {
+    let mut action = Action::Reported;
+    let (verdict, reason, message) = match assessment.unverified.first() {
+        _ if !assessment.held.is_empty() => {
+            if assessment.held.iter().any(|(_, held)| held.enforced) {
+                action = Action::Deferred;
+            }
+            (Verdict::Contested, Reason::Contested, contest::fought(&ours(case, live), &assessment.held))
         }
-        (None, Some((_, reason))) => (Verdict::Unknown, *reason, unverified(*reason).to_owned()),
-        (None, None) => (Verdict::Unknown, Reason::Unverified, String::new()),
+        Some((_, reason)) => (Verdict::Unknown, *reason, unverified(*reason).to_owned()),
+        None => (Verdict::Unknown, Reason::Unverified, String::new()),
     };
-    Judgement::plain(verdict, Action::Reported, reason, message).about(assessment)
+    Judgement::plain(verdict, action, reason, message).about(assessment)
+}
+
+/// Under which name the release writes, for people.
+fn ours(case: &Case<'_>, live: &Value) -> String {
+    case.release_writer(&manager::entries(live)).map_or_else(|| "the release".to_owned(), |writer| writer.manager)
 }
 
 fn unverified(reason: Reason) -> &'static str {
@@ -339,19 +374,26 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
     let settled = assess(&after, owned, answer);
     let unverified = !assessment.unverified.is_empty();
+    let is_fought =
+        |drift: &Drift| (case.enforced)(&drift.path) && case.ledger.is_some_and(|ledger| ledger.is_fought(&drift.path, case.now));
+    let is_fought = assessment.drifts.iter().any(is_fought);
     let corrected_paths: Vec<PathFinding> = assessment.drifts.into_iter().map(|drift| drift.finding).collect();
     let answered = settled.accepted.len();
-    let accepted: Vec<AcceptedPath> =
-        settled.accepted.into_iter().filter(|accepted| is_settled(case, accepted, correction, &assessment.accepted)).collect();
+    let calibrated = settled.accepted.into_iter().map(|accepted| calibrate(case, accepted, correction, &assessment.accepted));
+    let accepted: Vec<AcceptedPath> = calibrated.filter(|accepted| is_settled(case, accepted, correction, &assessment.accepted)).collect();
     // Where the write changed something nobody predicted, the object is in sync only once it has been judged again.
     let foreseen = accepted.len() == answered;
     let mut judgement = if assessment.held.is_empty() && assessment.unverified.is_empty() {
-        let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, Reason::AsDeclared, put_back(corrected_paths.len()));
+        let (reason, message) = match put_back(corrected_paths.len()) {
+            message if is_fought => (Reason::Contested, format!("{message}, against somebody who keeps changing what is enforced")),
+            message => (Reason::AsDeclared, message),
+        };
+        let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, reason, message);
         judgement.in_sync = foreseen.then(|| project::digest(&project::leaves(owned, answer)));
         judgement
     } else {
         let held = Assessment { held: assessment.held, unverified: assessment.unverified, ..Assessment::default() };
-        let mut judgement = stuck(held);
+        let mut judgement = stuck(case, before, held);
         judgement.action = Action::Corrected;
         judgement
     };
@@ -361,10 +403,30 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     judgement
 }
 
+/// What is another each time stays so. Where the answer to a write is not what the dry-run said, no dry-run can tell what admission makes
+/// of that path: whatever it makes is accepted, or each of its whims would cost a write.
+fn calibrate(case: &Case<'_>, accepted: AcceptedPath, correction: &Correction, before: &[AcceptedPath]) -> AcceptedPath {
+    if let Some(known) = before.iter().find(|old| old.path == accepted.path && old.value == ANY) {
+        return known.clone();
+    }
+    let foretold = match case.oracle {
+        Answer::Given(oracle) => project::find(oracle, &accepted.path).digest() == accepted.value,
+        Answer::NotAsked | Answer::Refused(_) => true,
+    };
+    if foretold || accepted.reason != DeviationReason::Admission || !is_written(&accepted, correction) {
+        return accepted;
+    }
+    AcceptedPath { value: ANY, note: "the server makes of it what no dry-run tells".to_owned(), ..accepted }
+}
+
+fn is_written(accepted: &AcceptedPath, correction: &Correction) -> bool {
+    correction.touched.iter().any(|path| path.contains(&accepted.path) || accepted.path.contains(path))
+}
+
 /// The written paths take the answered values, and so do those that admission set on the way; every other path keeps what
 /// was accepted before.
 fn is_settled(case: &Case<'_>, accepted: &AcceptedPath, correction: &Correction, before: &[AcceptedPath]) -> bool {
-    let written = || correction.touched.iter().any(|path| path.contains(&accepted.path) || accepted.path.contains(path));
+    let written = || is_written(accepted, correction);
     let predicted = || matches!(case.oracle, Answer::Given(oracle) if project::find(oracle, &accepted.path).digest() == accepted.value);
     written() || before.iter().any(|old| old.path == accepted.path && old.value == accepted.value) || predicted()
 }

@@ -129,8 +129,7 @@ impl Repair<'_> {
     }
 
     fn may_write(&self, path: &Path) -> bool {
-        let is_held = self.case.ledger.is_some_and(|ledger| ledger.held(path, self.case.now).is_some());
-        !is_held && !(self.case.ignored)(path, None)
+        self.case.held_at(path).is_none() && !(self.case.ignored)(path, None)
     }
 }
 

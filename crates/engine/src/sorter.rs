@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::{
     answer::Answer,
     assess::{AcceptedPath, Assessment, Drift},
-    canonical::Digest,
-    case::Case,
+    canonical::{Digest, Digester},
+    case::{self, Case},
     equivalence::equivalent,
     manager::{self, Entry, Writer},
     owned::OwnedSet,
@@ -36,12 +36,18 @@ pub struct Sorter<'a> {
 enum Sorted {
     /// It counts as in sync.
     Accepted(DeviationReason, String),
+    /// It counted as in sync before.
+    AcceptedBefore(DeviationReason, Digest),
+    /// Admission gives another value each time.
+    Volatile,
     /// It is to be put back: to the declared value, or to this one.
     Drifted(Option<Value>),
     /// Nobody can vouch for it.
     Unverified(Reason),
     /// The server must be asked for the dry-run of the declared object.
     AskOracle,
+    /// The same question must be asked once more.
+    AskAgain,
     /// The server must be asked for the dry-run create.
     AskCreate,
 }
@@ -64,17 +70,16 @@ impl<'a> Sorter<'a> {
         let Difference { path, live, .. } = difference;
         let actor = self.actor(difference);
         match self.judge(difference, actor.as_ref()) {
-            Sorted::Accepted(reason, note) => out.accepted.push(AcceptedPath { path: path.clone(), reason, value: live.digest(), note }),
             Sorted::Drifted(bound) => self.place(out, self.drift(difference, bound, actor)),
             Sorted::Unverified(reason) => out.unverified.push((self.drift(difference, None, actor), reason)),
-            Sorted::AskOracle => out.needs.oracle = true,
-            Sorted::AskCreate => out.needs.create = true,
+            other => accept_or_ask(out, path, live.digest(), other),
         }
     }
 
     fn judge(&self, difference: &Difference<'_>, actor: Option<&Actor>) -> Sorted {
         let Difference { path, live, declared } = difference;
-        if let Some(known) = self.known(path, live.digest(), actor) {
+        let is_traceless = actor.is_none() && live.is_there();
+        if let Some(known) = self.known(path, live.digest(), actor, is_traceless) {
             return known;
         }
         if let Some(yielded) = self.yielded(difference) {
@@ -82,6 +87,10 @@ impl<'a> Sorter<'a> {
         }
         if self.guessing {
             return self.guess(difference);
+        }
+        // It is not written whatever the server says.
+        if self.case.held_at(path).is_some() {
+            return Sorted::Drifted(None);
         }
         let answered = match self.case.oracle {
             Answer::NotAsked => return Sorted::AskOracle,
@@ -95,6 +104,9 @@ impl<'a> Sorter<'a> {
             let note = "the server makes this of the declared value";
             return if respelt { Sorted::Accepted(DeviationReason::Normalized, note.to_owned()) } else { self.admission(note) };
         }
+        if is_traceless && let Some(sorted) = self.volatile(difference, answered) {
+            return sorted;
+        }
         if !declared.is_there() {
             // The server says that the object claims the path, yet nothing is declared there: there is nothing to write.
             return Sorted::Unverified(Reason::Unverified);
@@ -103,15 +115,32 @@ impl<'a> Sorter<'a> {
     }
 
     /// What earlier judgements or the policy say of this value.
-    fn known(&self, path: &Path, value: Digest, actor: Option<&Actor>) -> Option<Sorted> {
-        if let Some(reason) = self.case.baseline.and_then(|baseline| baseline.accepts(path, value)) {
-            return Some(Sorted::Accepted(reason, "accepted before".to_owned()));
+    fn known(&self, path: &Path, value: Digest, actor: Option<&Actor>, is_traceless: bool) -> Option<Sorted> {
+        if let Some(accepted) = self.case.baseline.and_then(|baseline| baseline.accepts(path, value, is_traceless)) {
+            return Some(Sorted::AcceptedBefore(accepted.reason, accepted.value));
         }
         (self.case.ignored)(path, actor).then(|| Sorted::Accepted(DeviationReason::Ignored, "a policy ignores it".to_owned()))
     }
 
-    /// Fields that rightfully belong to somebody else.
+    /// Whether the server rewrites the declared value, but not to what stands there: then it may give another one each time. Asked for
+    /// only where nobody can be named for what stands there, so that a plain edit costs no question more.
+    fn volatile(&self, difference: &Difference<'_>, answered: Option<Found<'_>>) -> Option<Sorted> {
+        let answered = answered.filter(|answered| difference.declared.is_there() && answered.is_there())?;
+        if equivalent(difference.declared.value(), answered.value()) {
+            return None;
+        }
+        match self.case.oracle_again {
+            Answer::NotAsked => Some(Sorted::AskAgain),
+            Answer::Given(again) if !project::find(again, &difference.path).same(answered) => Some(Sorted::Volatile),
+            Answer::Given(_) | Answer::Refused(_) => None,
+        }
+    }
+
+    /// Fields that rightfully belong to somebody else, unless a policy enforces them.
     fn yielded(&self, difference: &Difference<'_>) -> Option<Sorted> {
+        if (self.case.enforced)(&difference.path) {
+            return None;
+        }
         let question = yields::Question {
             desired: self.case.desired,
             scalers: self.case.scalers,
@@ -248,7 +277,7 @@ impl<'a> Sorter<'a> {
             actor: Some(actor.unwrap_or_else(|| self.unattributed())),
         };
         let target = bound.or_else(|| wanted.cloned());
-        Drift { path: path.clone(), target, theirs: live.digest(), finding, reason }
+        Drift { path: path.clone(), pair: pair(target.as_ref(), live.value()), target, finding, reason }
     }
 
     /// Something undeclared that has to go for a declared value to come back.
@@ -262,7 +291,7 @@ impl<'a> Sorter<'a> {
     }
 
     fn place(&self, out: &mut Assessment, drift: Drift) {
-        match self.case.ledger.and_then(|ledger| ledger.held(&drift.path, self.case.now)) {
+        match self.case.held_at(&drift.path) {
             Some(held) => out.held.push((drift, held)),
             None => out.drifts.push(drift),
         }
@@ -290,8 +319,10 @@ impl<'a> Sorter<'a> {
                 .map(|(_, order)| in_both(&order, wanted)),
             _ => None,
         };
-        let sorted = match (self.known(&path, theirs, None), self.case.oracle) {
+        let sorted = match (self.known(&path, theirs, None, false), self.case.oracle) {
             (Some(known), _) => known,
+            // It is not written whatever the server says.
+            (None, _) if self.case.held_at(&path).is_some() => Sorted::Drifted(None),
             (None, Answer::NotAsked) => Sorted::AskOracle,
             (None, Answer::Refused(refusal)) if refusal.reason == Reason::ServerError => Sorted::Unverified(refusal.reason),
             (None, _) if answered.as_deref() == Some(found) => self.admission("the server orders it so"),
@@ -306,16 +337,36 @@ impl<'a> Sorter<'a> {
                 live: Some(names(found)),
                 actor: Some(self.unattributed()),
             };
-            Drift { path, target: None, theirs, finding, reason: Reason::OrderChanged }
+            Drift { path, target: None, pair: pair(Some(&names(wanted)), Some(&names(found))), finding, reason: Reason::OrderChanged }
         };
         match sorted {
-            Sorted::Accepted(reason, note) => out.accepted.push(AcceptedPath { path, reason, value: theirs, note }),
             Sorted::Drifted(_) => self.place(out, drift(path)),
             Sorted::Unverified(reason) => out.unverified.push((drift(path), reason)),
-            Sorted::AskOracle => out.needs.oracle = true,
-            Sorted::AskCreate => out.needs.create = true,
+            other => accept_or_ask(out, &path, theirs, other),
         }
     }
+}
+
+/// Notes what counts as in sync and what is still to be asked.
+fn accept_or_ask(out: &mut Assessment, path: &Path, there: Digest, sorted: Sorted) {
+    let (reason, value, is_new, note) = match sorted {
+        Sorted::Accepted(reason, note) => (reason, there, true, note),
+        Sorted::AcceptedBefore(reason, value) => (reason, value, false, "accepted before".to_owned()),
+        Sorted::Volatile => (DeviationReason::Admission, case::ANY, true, "the server gives another value each time".to_owned()),
+        Sorted::AskOracle => return out.needs.oracle = true,
+        Sorted::AskAgain => return out.needs.again = true,
+        Sorted::AskCreate => return out.needs.create = true,
+        Sorted::Drifted(_) | Sorted::Unverified(_) => return,
+    };
+    out.accepted.push(AcceptedPath { path: path.clone(), reason, value, is_new, note });
+}
+
+/// The two values that alternate in a fight, as one digest.
+fn pair(ours: Option<&Value>, theirs: Option<&Value>) -> Digest {
+    let mut digester = Digester::new();
+    digester.add_value(ours);
+    digester.add_value(theirs);
+    digester.finish()
 }
 
 fn not_after(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {

@@ -107,39 +107,58 @@ impl StoredAccepted {
 
 /// The corrections an object needed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredLedger(Vec<StoredHistory>);
+pub struct StoredLedger {
+    paths: Vec<(StoredPath, StoredHistory)>,
+    object: StoredHistory,
+    /// See [`StoredLedger::is_contest`].
+    is_contest: bool,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct StoredHistory {
-    path: StoredPath,
     corrections: Vec<(i64, StoredDigest)>,
     strikes: u32,
-    held_until: Option<i64>,
+    is_collapsed: bool,
+}
+
+impl From<&History> for StoredHistory {
+    fn from(history: &History) -> Self {
+        Self {
+            corrections: history.corrections.iter().map(|(time, pair)| (time.as_millisecond(), (*pair).into())).collect(),
+            strikes: history.strikes,
+            is_collapsed: history.is_collapsed,
+        }
+    }
+}
+
+impl StoredHistory {
+    /// The history without times that cannot be read.
+    fn restore(&self) -> History {
+        let read = |(time, pair): &(i64, StoredDigest)| Some((Timestamp::from_millisecond(*time).ok()?, Digest::from(*pair)));
+        History { corrections: self.corrections.iter().filter_map(read).collect(), strikes: self.strikes, is_collapsed: self.is_collapsed }
+    }
 }
 
 impl From<&Ledger> for StoredLedger {
     fn from(ledger: &Ledger) -> Self {
-        let stored = |(path, history): (&Path, &History)| StoredHistory {
-            path: path.into(),
-            corrections: history.corrections.iter().map(|(time, theirs)| (time.as_millisecond(), (*theirs).into())).collect(),
-            strikes: history.strikes,
-            held_until: history.held_until.map(Timestamp::as_millisecond),
-        };
-        Self(ledger.paths.iter().map(stored).collect())
+        Self {
+            paths: ledger.paths.iter().map(|(path, history)| (path.into(), history.into())).collect(),
+            object: (&ledger.object).into(),
+            is_contest: ledger.is_contest(),
+        }
     }
 }
 
 impl StoredLedger {
-    /// The ledger. A path or a time that cannot be read is left out: that path starts anew.
+    /// The ledger. A path that cannot be read is left out: it starts anew.
     pub fn restore(&self) -> Ledger {
-        let time = |millisecond: i64| Timestamp::from_millisecond(millisecond).ok();
-        let paths = self.0.iter().filter_map(|stored| {
-            let corrections = stored.corrections.iter().filter_map(|(at, theirs)| Some((time(*at)?, Digest::from(*theirs))));
-            let history =
-                History { corrections: corrections.collect(), strikes: stored.strikes, held_until: stored.held_until.and_then(time) };
-            Some((stored.path.restore()?, history))
-        });
-        Ledger { paths: paths.collect() }
+        let paths = self.paths.iter().filter_map(|(path, history)| Some((path.restore()?, history.restore())));
+        Ledger { paths: paths.collect(), object: self.object.restore() }
+    }
+
+    /// Whether it holds more than corrections that nobody undid: such a ledger is the last to be given up where not all fit.
+    pub const fn is_contest(&self) -> bool {
+        self.is_contest
     }
 }
 
@@ -187,6 +206,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::contest::Alternation;
 
     fn paths() -> Vec<Path> {
         let containers = Path::of_fields(&["spec", "template", "spec", "containers"]);
@@ -218,18 +238,32 @@ mod tests {
         let at = |minutes| Timestamp::UNIX_EPOCH.checked_add(SignedDuration::from_mins(minutes)).unwrap();
         for path in paths() {
             let mut ledger = Ledger::default();
-            for minute in 0..5 {
-                ledger.record(&path, Digest::of(&json!(minute)), at(minute), None);
-            }
-            let mut restored = reread(&StoredLedger::from(&ledger)).restore();
-            assert!(ledger.held(&path, at(5)).is_some(), "the fifth correction holds it");
-            assert_eq!(restored.held(&path, at(5)), ledger.held(&path, at(5)));
+            let record = |ledger: &mut Ledger, minute: i64, theirs: i64| {
+                ledger.record(&[(path.clone(), Digest::of(&json!(theirs)))], at(minute), Alternation::default());
+            };
+            (0..2).for_each(|minute| record(&mut ledger, minute, 7));
+            assert!(!StoredLedger::from(&ledger).is_contest());
+            record(&mut ledger, 2, 7);
+            let stored = reread(&StoredLedger::from(&ledger));
+            assert!(stored.is_contest());
+            let mut restored = stored.restore();
+            let held = |ledger: &Ledger, minute| ledger.held(&path, false, at(minute)).map(|held| held.until);
+            assert_eq!((held(&ledger, 3), held(&restored, 3)), (Some(at(12)), Some(at(12))), "the third correction holds it");
             // The next probe that has to correct doubles the wait on both sides.
-            assert!(
-                ledger.record(&path, Digest::of(&json!(9)), at(14), None) && restored.record(&path, Digest::of(&json!(9)), at(14), None)
-            );
-            assert_eq!(restored.held(&path, at(15)), ledger.held(&path, at(15)));
+            for ledger in [&mut ledger, &mut restored] {
+                record(ledger, 12, 9);
+                assert_eq!(held(ledger, 13), Some(at(32)));
+            }
         }
+        // What stood for all of its children still does, and the object's writes still count.
+        let mut ledger = Ledger::default();
+        let all: Vec<(Path, Digest)> =
+            (0..100).map(|key| (Path::of_fields(&["data", &format!("key-{key}")]), Digest::of(&json!(key)))).collect();
+        (0..3).for_each(|minute| ledger.record(&all, at(minute), Alternation::default()));
+        let restored = reread(&StoredLedger::from(&ledger)).restore();
+        assert!(ledger.held(&all[7].0, false, at(3)).is_some());
+        assert_eq!(restored.held(&all[7].0, false, at(3)), ledger.held(&all[7].0, false, at(3)));
+        assert_eq!(restored.object.corrections.len(), 3);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -104,12 +104,21 @@ pub struct WebhookOptions {
     pub rules: Vec<Rule>,
     /// Call it a second time when a later webhook changed the object.
     pub reinvoke: bool,
+    /// Writes go through unchanged while it is down; else they are refused.
+    pub fails_open: bool,
 }
 
 impl WebhookOptions {
     /// A webhook for creations and updates of some resources in one namespace.
     pub fn new(name: &str, namespace: &str, rules: Vec<Rule>) -> Self {
-        Self { name: name.to_owned(), namespaces: vec![namespace.to_owned()], object_labels: Vec::new(), rules, reinvoke: false }
+        Self {
+            name: name.to_owned(),
+            namespaces: vec![namespace.to_owned()],
+            object_labels: Vec::new(),
+            rules,
+            reinvoke: false,
+            fails_open: false,
+        }
     }
 }
 
@@ -120,6 +129,7 @@ struct Shared {
     calls: AtomicU64,
     dry_run_calls: AtomicU64,
     probes: AtomicU64,
+    is_down: AtomicBool,
 }
 
 /// A registered webhook and its server, which stops with it.
@@ -143,6 +153,7 @@ impl MutatingWebhook {
             calls: AtomicU64::new(0),
             dry_run_calls: AtomicU64::new(0),
             probes: AtomicU64::new(0),
+            is_down: AtomicBool::new(false),
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("listening for a webhook")?;
         let address = listener.local_addr().context("listening for a webhook")?;
@@ -165,6 +176,11 @@ impl MutatingWebhook {
     /// Calls for the mutation of objects that were not to be stored.
     pub fn dry_run_calls(&self) -> u64 {
         self.shared.dry_run_calls.load(Ordering::Relaxed)
+    }
+
+    /// Lets every call fail from now on, or answers again.
+    pub fn set_down(&self, is_down: bool) {
+        self.shared.is_down.store(is_down, Ordering::Relaxed);
     }
 
     /// Removes the webhook; returns when the API server no longer calls it.
@@ -214,6 +230,7 @@ fn configuration(options: &WebhookOptions, address: SocketAddr, authority_pem: &
                     {"key": "kubernetes.io/metadata.name", "operator": "In", "values": options.namespaces},
                 ]},
                 "objectSelector": {"matchLabels": object_labels},
+                "failurePolicy": if options.fails_open { "Ignore" } else { "Fail" },
                 "reinvocationPolicy": if options.reinvoke { "IfNeeded" } else { "Never" },
                 "sideEffects": "None",
                 "admissionReviewVersions": ["v1"],
@@ -283,6 +300,7 @@ async fn review(request: Request<Incoming>, shared: &Shared) -> Result<Value> {
         shared.probes.fetch_add(1, Ordering::Relaxed);
         return Ok(allowed(&admission, &[]));
     }
+    ensure!(!shared.is_down.load(Ordering::Relaxed), "down");
     shared.calls.fetch_add(1, Ordering::Relaxed);
     if admission.dry_run {
         shared.dry_run_calls.fetch_add(1, Ordering::Relaxed);

@@ -200,24 +200,135 @@ fn a_write_that_would_change_more_is_not_sent() {
     );
 }
 
+/// Another annotation of the template each time it is asked.
+fn nonce(object: &mut Value) {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    object["spec"]["template"]["metadata"]["annotations"]["nonce"] = json!(CALLS.fetch_add(1, Ordering::Relaxed).to_string());
+}
+
 #[test]
-fn a_webhook_that_answers_something_else_each_time_stops_the_write() {
+fn a_webhook_that_answers_something_else_each_time_does_not_stop_a_write() {
     let mut world = deployed(&deployment(), Update);
-    world.webhook = |object| {
-        static CALLS: AtomicUsize = AtomicUsize::new(0);
-        object["spec"]["template"]["metadata"]["annotations"] = json!({"nonce": CALLS.fetch_add(1, Ordering::Relaxed).to_string()});
-    };
+    world.webhook = nonce;
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
+    plays(
+        &world,
+        r#"
+            read
+            ask oracle fence
+            prove
+            prove again
+            patch as helm/Update
+              replace /metadata/resourceVersion "8"
+              replace /spec/replicas 2
+            InSync Corrected AsDeclared: one field was put back
+              /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+        "#,
+    );
+    // What else it changes counts all the same.
+    world.webhook = |object| {
+        nonce(object);
+        object["spec"]["paused"] = json!(true);
+    };
+    world.oracle = Some(refusal(Reason::Immutable));
     plays(
         &world,
         r"
             read
             ask oracle fence
             prove
+            prove again
             Drifted Deferred AdmissionUnstable: the correction would change more than what drifted
               /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
         ",
     );
+}
+
+fn with_nonce() -> Value {
+    let mut manifest = deployment();
+    manifest["spec"]["template"]["metadata"]["annotations"] = json!({"nonce": "x"});
+    manifest
+}
+
+#[test]
+fn a_declared_value_that_is_another_each_time_is_no_drift() {
+    for operation in [Update, Apply] {
+        let mut world = deployed(&with_nonce(), operation);
+        world.webhook = nonce;
+        // Somebody wrote something else, and admission rewrote this on the way.
+        nonce(world.live());
+        plays(
+            &world,
+            r"
+                read
+                ask oracle fence
+                ask again
+                InSync None AsDeclared: as declared
+                  /spec/template/metadata/annotations/nonce accepted Admission: the server gives another value each time
+            ",
+        );
+        world.baseline = Some(remembering(&world.judged().0));
+        nonce(world.live());
+        plays(
+            &world,
+            r"
+                read
+                InSync None AsDeclared: as declared
+                  /spec/template/metadata/annotations/nonce accepted Admission: accepted before
+            ",
+        );
+        // Drift elsewhere goes back, and the object is in sync with whatever came of it.
+        world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
+        let (judgement, written) = world.judged();
+        assert_eq!((judgement.verdict, judgement.accepted.len()), (Verdict::InSync, 1));
+        assert!(judgement.in_sync.is_some() && written.unwrap()["spec"]["replicas"] == 2);
+        // Who can be named for a value, or takes it away, did not do what admission does.
+        let mut edited = World { live: world.live.clone(), ..deployed(&with_nonce(), operation) };
+        edited.webhook = nonce;
+        edited.baseline.clone_from(&world.baseline);
+        edited.edit("kubectl-edit", |live| live["spec"]["template"]["metadata"]["annotations"]["nonce"] = json!("mine"));
+        assert!(edited.judged().1.is_some());
+        edited.edit("kubectl-edit", |live| live["spec"]["template"]["metadata"]["annotations"] = json!({}));
+        assert!(edited.judged().1.is_some());
+    }
+}
+
+#[test]
+fn a_dry_run_that_tells_something_else_costs_one_write() {
+    for operation in [Update, Apply] {
+        // The webhook does nothing in a dry-run, and something else each time otherwise.
+        let mut world = deployed(&with_nonce(), operation);
+        world.surprise = nonce;
+        nonce(world.live());
+        let (judgement, written) = world.judged();
+        assert_eq!((judgement.verdict, judgement.action), (Verdict::InSync, holdfast_api::report::Action::Corrected));
+        assert_eq!(judgement.accepted[0].note, "the server makes of it what no dry-run tells");
+        world.baseline = Some(remembering(&judgement));
+        world.live = written;
+        nonce(world.live());
+        let (judgement, written) = world.judged();
+        assert_eq!((judgement.verdict, written), (Verdict::InSync, None), "one write taught it");
+    }
+}
+
+#[test]
+fn a_webhook_that_comes_later_and_allows_no_dry_run_leaves_drift_reported() {
+    for operation in [Update, Apply] {
+        let mut world = deployed(&deployment(), operation);
+        world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
+        world.oracle = Some(refusal(Reason::Unverified));
+        world.proof = Some(refusal(Reason::Unverified));
+        plays(
+            &world,
+            r"
+                read
+                ask oracle fence
+                prove
+                Drifted Deferred Unverified: a webhook allows no dry-run, so nothing tells what the correction would change
+                  /spec/replicas Changed desired 2 live 5 by kubectl-edit/Update
+            ",
+        );
+    }
 }
 
 #[test]

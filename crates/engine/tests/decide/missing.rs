@@ -4,7 +4,7 @@ use holdfast_api::report::Reason;
 use holdfast_engine::{
     answer::Fence,
     case::{Permit, Word},
-    contest::Ledger,
+    contest::{Alternation, Ledger},
     manager::Operation::{Apply, Update},
     path::Path,
 };
@@ -168,15 +168,15 @@ fn without_a_writer_a_fence_or_a_permit_nothing_is_created() {
 fn somebody_keeps_deleting_it() {
     let mut world = gone(&deployment(), Update);
     let mut ledger = Ledger::default();
-    for _ in 0..5 {
-        ledger.record(&Path::root(), digest(&json!(null)), world.now, None);
+    for _ in 0..3 {
+        ledger.record(&[(Path::root(), digest(&json!(null)))], world.now, Alternation::default());
     }
     world.ledger = Some(ledger);
     plays(
         &world,
         r"
             read
-            Contested Reported Contested: somebody deleted it 5 times after it was created again; next try at 2026-01-02T00:10:01Z
+            Contested Reported Contested: somebody keeps deleting it; created again 3 times since 2026-01-02T00:00:01Z, next try at 2026-01-02T00:10:01Z
         ",
     );
 }

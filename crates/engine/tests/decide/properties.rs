@@ -4,9 +4,10 @@ use holdfast_api::report::Reason;
 use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     assess::assess,
+    canonical::Digest,
     case::{Baseline, Case, Permit, Word},
     collateral,
-    contest::Ledger,
+    contest::{Alternation, Ledger},
     decide::{Step, decide},
     manager::{self, Operation, Writer},
     owned::OwnedSet,
@@ -122,13 +123,16 @@ fn with_case<T>(world: &World, live: &Value, then: impl FnOnce(&Case<'_>) -> T) 
         baseline: world.baseline.as_ref(),
         live: Live::Present(live),
         oracle: Answer::Refused(&refused),
+        oracle_again: Answer::NotAsked,
         create: Answer::NotAsked,
         claims: Answer::NotAsked,
         merged: Answer::NotAsked,
         proof: Answer::NotAsked,
+        proof_again: Answer::NotAsked,
         fence: Fence::Clear,
         permit: Permit::Write,
         ignored: &|_, _| false,
+        enforced: &|_| false,
         scalers: &[],
         suspects: &Vec::new,
         ledger: None,
@@ -291,9 +295,8 @@ proptest! {
         let writer = Writer { manager: "helm".into(), operation: if apply { Operation::Apply } else { Operation::Update } };
         let baseline = Baseline { in_sync: None, accepted: Box::from([]) };
         let mut ledger = Ledger::default();
-        for path in owned.paths().iter().chain([&Path::root()]) {
-            (0..5).for_each(|_| { ledger.record(path, digest(&json!(1)), world.now, None); });
-        }
+        let everything: Vec<(Path, Digest)> = owned.paths().into_iter().chain([Path::root()]).map(|path| (path, digest(&json!(1)))).collect();
+        (0..3).for_each(|_| ledger.record(&everything, world.now, Alternation::default()));
         let scalers = [Scaler::Replicas(Replicas::between("hpa".into(), 3, 4))];
         let case = Case {
             desired: &world.desired,
@@ -301,13 +304,16 @@ proptest! {
             baseline: facts.baseline.then_some(&baseline),
             live: live_fact,
             oracle: said(facts.oracle),
+            oracle_again: Answer::NotAsked,
             create,
             claims: said(facts.claims),
             merged: said(facts.claims),
             proof: Answer::NotAsked,
+            proof_again: Answer::NotAsked,
             fence,
             permit,
             ignored: &|_, _| facts.ignored,
+            enforced: &|_| false,
             scalers: if facts.scaler { &scalers } else { &[] },
             suspects: &Vec::new,
             ledger: facts.held.then_some(&ledger),
@@ -341,12 +347,18 @@ proptest! {
             };
             step = decide(&Case { proof: proof_answer, ..case });
         }
+        // What the same dry-run answers twice is never another each time.
+        if matches!(step, Step::ProveAgain(_)) {
+            step = decide(&Case { proof: proof_answer, proof_again: proof_answer, ..case });
+            prop_assert!(matches!(step, Step::Done(_)), "{step:?}");
+        }
         if let Step::Ask(ask) = &step {
             prop_assert!(!ask.oracle || matches!(case.oracle, Answer::NotAsked), "asked again");
             prop_assert!(!ask.create || matches!(case.create, Answer::NotAsked), "asked again");
             prop_assert!(!ask.fence || (fence == Fence::NotAsked && permit == Permit::Write), "asked again");
             prop_assert!(!ask.claims || matches!(case.claims, Answer::NotAsked), "asked again");
-            prop_assert!(ask.oracle || ask.create || ask.claims || ask.fence);
+            prop_assert!(!ask.again || !matches!(case.oracle, Answer::NotAsked), "asked again before it was asked");
+            prop_assert!(ask.oracle || ask.again || ask.create || ask.claims || ask.fence);
         }
         let Step::Write(correction) = step else { return Ok(()) };
         prop_assert!(permit == Permit::Write && fence == Fence::Clear && !facts.also);

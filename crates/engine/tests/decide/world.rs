@@ -44,6 +44,7 @@ pub struct World {
     pub fence: Fence,
     pub permit: Permit,
     pub ignored: Vec<Pattern>,
+    pub enforced: Vec<Pattern>,
     pub scalers: Vec<Scaler>,
     pub suspects: Vec<String>,
     pub ledger: Option<Ledger>,
@@ -99,6 +100,7 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         fence: Fence::Clear,
         permit: Permit::Write,
         ignored: Vec::new(),
+        enforced: Vec::new(),
         scalers: Vec::new(),
         suspects: Vec::new(),
         ledger: None,
@@ -251,6 +253,7 @@ struct Known {
     owned: Option<OwnedSet>,
     oracle: Option<Value>,
     oracle_refused: bool,
+    oracle_again: Option<Value>,
     create: Option<Value>,
     create_refused: bool,
     claims: Option<Value>,
@@ -259,6 +262,7 @@ struct Known {
     merged_refused: bool,
     proof: Option<Value>,
     proof_refused: bool,
+    proof_again: Option<Value>,
     fence: Fence,
 }
 
@@ -286,6 +290,7 @@ impl<'a> Play<'a> {
     fn with_case<T>(&self, then: impl FnOnce(&Case<'_>) -> T) -> T {
         let (world, known) = (self.world, &self.known);
         let ignored = |path: &Path, _: Option<&Actor>| world.ignored.iter().any(|pattern| pattern.covers(path));
+        let enforced = |path: &Path| world.enforced.iter().any(|pattern| pattern.covers(path));
         let live = match (&world.unreadable, known.live, &world.live) {
             (_, false, _) => Live::NotRead,
             (Some(refusal), ..) => Live::Unreadable(refusal),
@@ -298,13 +303,16 @@ impl<'a> Play<'a> {
             baseline: world.baseline.as_ref(),
             live,
             oracle: answer(known.oracle.as_ref(), known.oracle_refused, world.oracle.as_ref()),
+            oracle_again: answer(known.oracle_again.as_ref(), false, None),
             create: answer(known.create.as_ref(), known.create_refused, world.create.as_ref()),
             claims: answer(known.claims.as_ref(), known.claims_refused, world.claims.as_ref()),
             merged: answer(known.merged.as_ref(), known.merged_refused, world.merged.as_ref()),
             proof: answer(known.proof.as_ref(), known.proof_refused, world.proof.as_ref()),
+            proof_again: answer(known.proof_again.as_ref(), false, None),
             fence: known.fence,
             permit: world.permit,
             ignored: &ignored,
+            enforced: &enforced,
             scalers: &world.scalers,
             suspects: &|| world.suspects.clone(),
             ledger: world.ledger.as_ref(),
@@ -328,13 +336,22 @@ impl<'a> Play<'a> {
                     self.known.live = true;
                 }
                 Step::Ask(ask) => {
-                    let words = [("oracle", ask.oracle), ("create", ask.create), ("claims", ask.claims), ("fence", ask.fence)];
+                    let words = [
+                        ("oracle", ask.oracle),
+                        ("again", ask.again),
+                        ("create", ask.create),
+                        ("claims", ask.claims),
+                        ("fence", ask.fence),
+                    ];
                     let words: Vec<&str> = words.into_iter().filter(|(_, asked)| *asked).map(|(word, _)| word).collect();
                     assert!(!words.is_empty(), "a question that asks nothing");
                     self.say(&format!("ask {}", words.join(" ")));
                     if ask.oracle {
                         self.known.oracle_refused = self.world.oracle.is_some();
                         self.known.oracle = self.world.oracle.is_none().then(|| self.world.applied());
+                    }
+                    if ask.again {
+                        self.known.oracle_again = Some(self.world.applied());
                     }
                     if ask.create {
                         self.known.create_refused = self.world.create.is_some();
@@ -359,6 +376,11 @@ impl<'a> Play<'a> {
                     self.known.proof_refused = self.world.proof.is_some();
                     let plain = World { surprise: |_| {}, ..self.shallow() };
                     self.known.proof = self.world.proof.is_none().then(|| plain.sent(&correction));
+                }
+                Step::ProveAgain(correction) => {
+                    self.say("prove again");
+                    let plain = World { surprise: |_| {}, ..self.shallow() };
+                    self.known.proof_again = Some(plain.sent(&correction));
                 }
                 Step::Write(correction) => {
                     self.write(&correction);

@@ -221,6 +221,7 @@ impl Survey {
         let context = |guarded: &Guarded, writer: Option<Writer>| JudgeContext {
             permit: Permit::Report(None),
             ignore: Vec::new(),
+            enforce: Vec::new(),
             ledger: None,
             writer,
             prefer,

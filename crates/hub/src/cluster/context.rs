@@ -12,7 +12,7 @@ use holdfast_engine::{
     contest::Ledger,
     decide::Judgement,
     manager::{Operation, Writer},
-    path::Path,
+    path::{Path, Pattern},
     yields::Scaler,
 };
 use holdfast_fleet::{call::CallError, term::Term};
@@ -28,6 +28,8 @@ pub struct Context {
     pub permit: Permit,
     /// Ignore rules of the policy that fit the object.
     pub ignore: Vec<Ignore>,
+    /// Paths of the object that the policy enforces.
+    pub enforce: Vec<Pattern>,
     /// Earlier corrections.
     pub ledger: Option<Arc<Ledger>>,
     /// How the release writes, learnt from its other objects.
@@ -101,7 +103,7 @@ pub struct Examined {
 /// A write that was sent.
 #[derive(Debug)]
 pub struct Written {
-    /// Paths it was to restore, with what stood there; the root alone for a creation.
+    /// Paths it was to restore, each with the digest of what was written and what had stood there; the root alone for a creation.
     pub paths: Vec<(Path, Digest)>,
     /// Whose change it undid.
     pub actor: Option<Actor>,

@@ -68,10 +68,12 @@ struct Facts {
     live: Option<Said>,
     live_text: Bytes,
     oracle: Option<Said>,
+    oracle_again: Option<Said>,
     create: Option<Said>,
     claims: Option<Said>,
     merged: Option<Said>,
     proof: Option<Said>,
+    proof_again: Option<Said>,
     fence: Fence,
     /// The cluster answered a call, so a later one without an answer is about that call.
     answered: bool,
@@ -217,6 +219,10 @@ impl Inquiry<'_> {
                     let proof = self.send(&correction, Effect::DryRun).await;
                     self.facts.proof = Some(self.facts.said(proof));
                 }
+                Step::ProveAgain(correction) => {
+                    let proof = self.send(&correction, Effect::DryRun).await;
+                    self.facts.proof_again = Some(self.facts.said(proof));
+                }
                 Step::Write(_) if !self.context.leave.as_ref().is_some_and(Leave::holds) => {
                     self.facts.stale_leave = true;
                     let judgement = self.with_case(&desired, decide::overtaken);
@@ -234,19 +240,23 @@ impl Inquiry<'_> {
             context.ignore.iter().any(|rule| rule.covers(path, actor.map(|actor| actor.manager.as_str())))
         };
         let suspects = || context.admission.suspects(&self.subject(desired));
+        let enforced = |path: &Path| context.enforce.iter().any(|pattern| pattern.covers(path));
         then(&Case {
             desired,
             owned: self.state.owned.as_deref(),
             baseline: baseline.as_ref(),
             live: facts.live(),
             oracle: answer(facts.oracle.as_ref()),
+            oracle_again: answer(facts.oracle_again.as_ref()),
             create: answer(facts.create.as_ref()),
             claims: answer(facts.claims.as_ref()),
             merged: answer(facts.merged.as_ref()),
             proof: answer(facts.proof.as_ref()),
+            proof_again: answer(facts.proof_again.as_ref()),
             fence: facts.fence,
             permit: if context.fence.is_some() && context.leave.is_some() { context.permit } else { Permit::Report(None) },
             ignored: &ignored,
+            enforced: &enforced,
             scalers: &context.scalers,
             suspects: &suspects,
             ledger: context.ledger.as_deref(),
@@ -316,7 +326,7 @@ impl Inquiry<'_> {
 
     async fn ask(&mut self, ask: Ask) {
         let client = &self.examiner.client;
-        let oracle = async {
+        let oracle = || async {
             let body = Bytes::copy_from_slice(self.guarded.text());
             client.apply(&self.endpoint, body, &self.oracle_manager, true, Effect::DryRun).await
         };
@@ -336,14 +346,22 @@ impl Inquiry<'_> {
                 None => Fence::Unknown,
             }
         };
-        let (oracle, create, claims, fence) =
-            tokio::join!(only_if(ask.oracle, oracle), only_if(ask.create, create), only_if(ask.claims, claims), only_if(ask.fence, fence));
+        let (oracle, again, create, claims, fence) = tokio::join!(
+            only_if(ask.oracle, oracle()),
+            only_if(ask.again, oracle()),
+            only_if(ask.create, create),
+            only_if(ask.claims, claims),
+            only_if(ask.fence, fence)
+        );
         if let Some(oracle) = oracle {
             let said = self.facts.said(oracle);
             if let (Ok(object), None) = (&said, &self.state.owned) {
                 self.state.owned = Some(self.examiner.states.intern(owned_by_oracle(object)));
             }
             self.facts.oracle = Some(said);
+        }
+        if let Some(again) = again {
+            self.facts.oracle_again = Some(self.facts.said(again));
         }
         if let Some(create) = create {
             self.facts.create = Some(self.facts.said(create));
@@ -391,7 +409,7 @@ impl Inquiry<'_> {
         let paths = if creates {
             vec![(Path::root(), Digest::of(&Value::Null))]
         } else {
-            drifts.iter().map(|drift| (drift.path.clone(), drift.theirs)).collect()
+            drifts.iter().map(|drift| (drift.path.clone(), drift.pair)).collect()
         };
         let actor = drifts.first().and_then(|drift| drift.finding.actor.clone());
         let sent = self.send(correction, Effect::Persist).await;
@@ -461,7 +479,8 @@ impl Inquiry<'_> {
         if judgement.settled {
             state.accepted = Some(judgement.accepted.iter().map(AcceptedPath::remembered).collect());
         }
-        let asked = [&facts.oracle, &facts.create, &facts.claims, &facts.merged].into_iter().flatten().map(outcome).collect();
+        let asked =
+            [&facts.oracle, &facts.oracle_again, &facts.create, &facts.claims, &facts.merged].into_iter().flatten().map(outcome).collect();
         Examined {
             judgement,
             state,

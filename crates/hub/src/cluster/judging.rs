@@ -7,6 +7,7 @@ use holdfast_engine::{
     case::Word,
     contest::Alternation,
     decide::{Judgement, self_conflict},
+    path::{Path, Pattern},
 };
 use holdfast_helm::Store;
 use jiff::{SignedDuration, Timestamp};
@@ -73,6 +74,7 @@ impl Actor {
         let context = Context {
             permit: self.permit(known, &guarded, Instant::now()),
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
+            enforce: enforced_paths(known, &guarded),
             ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
             writer: known.writer().cloned(),
             prefer: Some(loaded.prefer),
@@ -243,14 +245,12 @@ impl Actor {
         let known = self.releases.get_mut(release)?;
         let succeeded = matches!(write.outcome, Outcome::Corrected | Outcome::Recreated);
         if succeeded {
-            let rule = known.guard.contest.map(|contest| Alternation {
+            let contest = known.guard.contest;
+            let rule = Alternation {
                 rounds: usize::try_from(contest.rounds).unwrap_or(usize::MAX),
                 window: SignedDuration::try_from(contest.window).unwrap_or(SignedDuration::MAX),
-            });
-            let ledger = self.ledgers.entry(due.id).or_default();
-            for (path, theirs) in &write.paths {
-                ledger.record(path, *theirs, record.time, rule);
-            }
+            };
+            self.ledgers.entry(due.id).or_default().record(&write.paths, record.time, rule);
             self.shared.metrics.correction_took(due.noticed.elapsed());
         }
         known.wrote(record);
@@ -281,7 +281,9 @@ impl Actor {
         let verdict_before = known.verdict(id);
         let admission_before = known.admission_paths(id);
         let news = known.judged(id, &guarded.key, uid, judgement, now);
-        let admission: Vec<String> = known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path)).collect();
+        let new_value = |path: &String| judgement.accepted.iter().any(|accepted| accepted.is_new && accepted.path.to_string() == **path);
+        let admission: Vec<String> =
+            known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path) || new_value(path)).collect();
         if news.drift || verdict_before != Some(judgement.verdict) {
             self.remember();
         }
@@ -301,13 +303,14 @@ impl Actor {
         }
         match (judgement.verdict, judgement.action) {
             (_, Action::Corrected | Action::Recreated) => emit(EventReason::DriftCorrected, describe(guarded, judgement)),
-            (Verdict::Contested, _) if news.drift => emit(EventReason::DriftContested, format!("{}: {}", guarded.key, judgement.message)),
+            (Verdict::Contested, _) if news.drift => emit(EventReason::DriftContested, describe(guarded, judgement)),
             (Verdict::Refused, _) if news.drift => {
                 emit(EventReason::CorrectionRefused, format!("{}: {}", guarded.key, judgement.reason.as_str()));
             }
             _ => {}
         }
         if !admission.is_empty() {
+            self.shared.metrics.admission_changed(admission.len());
             emit(EventReason::AdmissionChanged, format!("{}: the server rewrites {}", guarded.key, admission.join(", ")));
         }
         self.dirty.insert(release.clone());
@@ -328,6 +331,16 @@ impl Actor {
     }
 
     /// When an object is judged again without an event.
+    /// How long until a path of an object that is held is tried again; `None` where none is.
+    pub(super) fn until_next_probe(&self, id: StateId) -> Option<Duration> {
+        let ledger = self.ledgers.get(&id)?;
+        let (release, guarded) = self.objects.get(&id)?.claimants.first()?;
+        let enforced = enforced_paths(self.releases.get(release)?, guarded);
+        let now = self.shared.clock.now();
+        let probe = ledger.next_probe(|path: &Path| enforced.iter().any(|pattern| pattern.covers(path)), now)?;
+        Duration::try_from(probe.duration_since(now)).ok()
+    }
+
     fn schedule_again(&mut self, id: StateId, judgement: &Judgement, again: Option<Instant>) {
         let now = Instant::now();
         if let Some(at) = again {
@@ -354,8 +367,7 @@ impl Actor {
             }
             Verdict::Drifted => judgement.action == Action::Deferred,
             Verdict::Contested => {
-                let probe = self.ledgers.get(&id).and_then(|ledger| ledger.next_probe(self.shared.clock.now()));
-                if let Some(wait) = probe.and_then(|at| Duration::try_from(at.duration_since(self.shared.clock.now())).ok()) {
+                if let Some(wait) = self.until_next_probe(id) {
                     self.queue.push(id, now + wait, now);
                 }
                 return;
@@ -371,6 +383,16 @@ impl Actor {
             self.retries.remove(&id);
         }
     }
+}
+
+/// Paths of an object that its policy enforces.
+fn enforced_paths(known: &Guardianship, guarded: &Guarded) -> Vec<Pattern> {
+    let rules = &known.guard.enforce;
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let (labels, annotations) = texts_of(guarded);
+    rules.iter().flat_map(|rule| rule.of(&guarded.key, &labels, &annotations)).cloned().collect()
 }
 
 /// How long a write that was tried in vain `tries` times before waits.
@@ -391,13 +413,18 @@ fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<
     if known.guard.ignore.is_empty() {
         return Vec::new();
     }
+    let (labels, annotations) = texts_of(guarded);
+    known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
+}
+
+/// Labels and annotations of a declared object: nothing on the workload cluster can bring an object under a rule.
+fn texts_of(guarded: &Guarded) -> (Texts, Texts) {
     let desired = guarded.desired().value;
     let texts = |field: &str| -> Texts {
         let map = desired.pointer(field).and_then(Value::as_object);
         map.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
     };
-    let (labels, annotations) = (texts("/metadata/labels"), texts("/metadata/annotations"));
-    known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
+    (texts("/metadata/labels"), texts("/metadata/annotations"))
 }
 
 /// One sentence for an Event: paths and managers, never values.

@@ -110,7 +110,8 @@ impl Actor {
             }
             summary = sum(&summary, &known.summary());
         }
-        figures.contested_paths = summary.contested;
+        let held: usize = self.ledgers.values().map(|ledger| ledger.contested(now)).sum();
+        figures.contested_paths = held as u64;
         figures.queue_depth = self.queue.len() as u64;
         self.shared.metrics.set_cluster(&self.name, figures);
         self.shared.metrics.set_state_bytes(self.shared.states.bytes() as u64);

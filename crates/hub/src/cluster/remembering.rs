@@ -106,11 +106,11 @@ impl Actor {
     /// What was found stands. Where a write was tried in vain, the next try is as far away as it was at most.
     fn stands_found(&mut self, id: StateId, release: &ReleaseName, standing: &StoredStanding, now: Instant) -> bool {
         let Ok(finding) = serde_json::from_str::<Finding>(&standing.finding) else { return false };
-        let probe = self.ledgers.get(&id).and_then(|ledger| ledger.next_probe(self.shared.clock.now()));
+        let probe = self.until_next_probe(id);
         let again = match finding.verdict {
             // Its time to be tried again has come.
             Verdict::Contested if probe.is_none() => return false,
-            Verdict::Contested => probe.and_then(|at| Duration::try_from(at.duration_since(self.shared.clock.now())).ok()),
+            Verdict::Contested => probe,
             _ => standing.tries.checked_sub(1).map(retry_after),
         };
         if let Some(wait) = again {

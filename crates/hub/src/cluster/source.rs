@@ -8,7 +8,7 @@ use std::{
 
 use holdfast_api::report::{
     Action, Change, CorrectionRecord, Deviation, DeviationReason, DriftReportStatus, Finding, MAX_CORRECTIONS, MAX_LISTED, ObjectRef,
-    Reason, Source, SourceKind, Summary, Verdict,
+    PathFinding, Reason, Source, SourceKind, Summary, Verdict,
 };
 use holdfast_engine::{
     canonical::Digest,
@@ -303,9 +303,10 @@ impl Guardianship {
         };
         bounds::fit_finding(&mut finding);
         let same = old.is_some_and(|Listed { finding: old, .. }| {
-            old.verdict == finding.verdict
-                && old.action == finding.action
-                && (&old.paths, old.paths_truncated) == (&finding.paths, finding.paths_truncated)
+            // Somebody goes on writing what is left alone: each value of a counter is no other fight.
+            let is_contest = finding.verdict == Verdict::Contested && finding.action != Action::Corrected;
+            let same_paths = if is_contest { same_sides(&old.paths, &finding.paths) } else { old.paths == finding.paths };
+            old.verdict == finding.verdict && old.action == finding.action && same_paths && old.paths_truncated == finding.paths_truncated
         });
         let repeated = same && judgement.action != Action::Corrected && judgement.action != Action::Recreated;
         if let Some(Listed { finding: old, .. }) = old.filter(|_| repeated) {
@@ -522,6 +523,12 @@ impl Guardianship {
 pub struct News {
     /// Drift that was not listed before.
     pub drift: bool,
+}
+
+/// Whether the same managers write the same paths.
+fn same_sides(a: &[PathFinding], b: &[PathFinding]) -> bool {
+    let side = |path: &PathFinding| (path.path.clone(), path.actor.as_ref().map(|actor| actor.manager.clone()));
+    a.iter().map(side).eq(b.iter().map(side))
 }
 
 /// Whether a judgement is about drift, corrected or not.

@@ -84,6 +84,7 @@ pub struct Metrics {
     detection_seconds: Histogram,
     workload_requests: IntCounterVec,
     oracle_requests: IntCounterVec,
+    admission_changed: IntCounter,
     watch_restarts: IntCounterVec,
     kubeconfig_rejected: IntCounterVec,
     events_dropped: IntCounter,
@@ -117,6 +118,8 @@ impl Metrics {
                 "Dry-runs that ask the server what it makes of an object.",
                 &["outcome"],
             )?,
+            admission_changed: make
+                .counter("admission_changed_total", "Differences accepted because the server makes them, each once a value.")?,
             watch_restarts: make.counters("watch_restarts_total", "Watches that had to start again.", &["reason"])?,
             kubeconfig_rejected: make.counters("kubeconfig_rejected_total", "Kubeconfig Secrets that are not used.", &["reason"])?,
             events_dropped: make.counter("events_dropped_total", "Kubernetes Events that were not written.")?,
@@ -159,6 +162,11 @@ impl Metrics {
     /// A dry-run that asks for the server's opinion ended.
     pub fn oracle_asked(&self, outcome: OracleOutcome) {
         self.oracle_requests.with_label_values(&[outcome.as_str()]).inc();
+    }
+
+    /// So many paths were found to be rewritten by the server that were not before, or to another value.
+    pub fn admission_changed(&self, paths: usize) {
+        self.admission_changed.inc_by(paths as u64);
     }
 
     /// A kubeconfig Secret was rejected, once per content.

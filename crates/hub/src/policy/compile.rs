@@ -79,6 +79,13 @@ pub struct ContestRule {
     pub window: Duration,
 }
 
+impl Default for ContestRule {
+    /// What counts where a policy says nothing (design §2.1).
+    fn default() -> Self {
+        Self { rounds: 3, window: Duration::from_mins(30) }
+    }
+}
+
 /// What to do about drift of one release: what the winning policy says, ready for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
@@ -105,7 +112,7 @@ pub struct Guard {
     /// Keep detecting, stop correcting.
     pub suspend: bool,
     /// When a path counts as fought over.
-    pub contest: Option<ContestRule>,
+    pub contest: ContestRule,
 }
 
 impl Guard {
@@ -123,7 +130,7 @@ impl Guard {
             trust: false,
             on_failed: OnFailedRelease::Report,
             suspend: false,
-            contest: None,
+            contest: ContestRule::default(),
         }
     }
 }
@@ -228,11 +235,11 @@ impl ReleaseMatcher {
     }
 }
 
-fn contest(contest: Option<Contest>) -> Result<Option<ContestRule>, PolicyError> {
-    let Some(Contest { rounds, window: Span(window) }) = contest else { return Ok(None) };
+fn contest(contest: Option<Contest>) -> Result<ContestRule, PolicyError> {
+    let Some(Contest { rounds, window: Span(window) }) = contest else { return Ok(ContestRule::default()) };
     let day = Duration::from_hours(24);
     if (2..=20).contains(&rounds) && (Duration::from_secs(1)..=day).contains(&window) {
-        Ok(Some(ContestRule { rounds, window }))
+        Ok(ContestRule { rounds, window })
     } else {
         Err(at("spec.contest", Problem::Contest))
     }
@@ -245,7 +252,6 @@ fn refuse_unsupported(spec: &DriftPolicySpec) -> Result<(), PolicyError> {
     let fields = [
         ("spec.foreign", matches!(spec.foreign, Some(Foreign::Ignore | Foreign::Remove))),
         ("spec.exclusive", !spec.exclusive.is_empty()),
-        ("spec.enforce", !spec.enforce.is_empty()),
         ("spec.recreate", matches!(spec.recreate, Some(Recreate::OnImmutable))),
         ("spec.limit", spec.limit.as_ref().is_some_and(|limit| !default_limit(limit))),
     ];

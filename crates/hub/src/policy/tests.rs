@@ -77,7 +77,7 @@ fn what_is_wrong_is_named() {
         (json!({"foreign": "Remove"}), "spec.foreign", "Unsupported"),
         (json!({"foreign": "Ignore"}), "spec.foreign", "Unsupported"),
         (json!({"exclusive": [{"paths": ["/spec"]}]}), "spec.exclusive", "Unsupported"),
-        (json!({"enforce": [{"paths": ["/spec"]}]}), "spec.enforce", "Unsupported"),
+        (json!({"enforce": [{"paths": ["spec"]}]}), "spec.enforce[0].paths[0]", "Invalid"),
         (json!({"recreate": "OnImmutable"}), "spec.recreate", "Unsupported"),
         (json!({"limit": {"correctionsPerMinute": 10}}), "spec.limit", "Unsupported"),
         (json!({"limit": {"blastRadius": {"percent": 50, "minObjects": 20}}}), "spec.limit", "Unsupported"),
@@ -110,7 +110,8 @@ fn a_default_that_is_spelled_out_is_no_unsupported_field() {
     let policies = set(&[("fleet", "p", json!({"clusterSelector": {}, "contest": value["contest"]}))], DefaultMode::Off);
     assert!(Policy::compile(PolicyName::new("fleet", "p"), &with(value)).is_ok());
     let guard = policies.decide(&cluster("fleet", &[]), "shop", "web").unwrap();
-    assert_eq!(guard.contest, Some(ContestRule { rounds: 5, window: Duration::from_hours(1) }));
+    assert_eq!(guard.contest, ContestRule { rounds: 5, window: Duration::from_hours(1) });
+    assert_eq!(Guard::default_warn().contest, ContestRule { rounds: 3, window: Duration::from_mins(30) });
     assert_eq!((guard.mode, guard.interval), (Mode::Warn, Duration::from_mins(10)));
 }
 

@@ -24,9 +24,11 @@ const KEYS: u32 = 4;
 /// Shortest time between two edits of one cluster.
 const BEAT: Duration = Duration::from_millis(250);
 /// A path may be put back this often in [`FLOOR_WINDOW`], one time less than makes it contested.
-const FLOOR: u32 = 4;
+const FLOOR: u32 = 9;
 /// See [`FLOOR`].
-const FLOOR_WINDOW: Duration = Duration::from_mins(10);
+const FLOOR_WINDOW: Duration = Duration::from_mins(30);
+/// In one of so many turns objects are deleted: each less than five times a day, or that it is there would be contested.
+const DELETING_TURN: u32 = 432;
 /// How long a hanging server hangs: calls wait …
 const HANG: Duration = Duration::from_secs(5);
 /// … and each third time a ping goes unanswered (20 s until it is sent, 10 s for its answer), so that every connection breaks.
@@ -151,7 +153,7 @@ impl<'a> Churn<'a> {
 impl Site<'_> {
     async fn edit(&self, number: u32, maps: u32) -> Result<()> {
         let map = Target::configmap(SHOP, &format!("{RELEASE}-{}", number % maps));
-        if number % 10 == 9 {
+        if number % 10 == 9 && (number / maps).is_multiple_of(DELETING_TURN) {
             // It may be gone from the last time, if the cluster was away meanwhile.
             if self.editor.find(&map).await?.is_some() {
                 self.editor.delete(&map).await?;
