@@ -22,7 +22,7 @@ pub(super) fn answer(question: &Question<'_>) -> Option<Yield> {
     let (is_theirs, extras) = beside(declared, live, may_stand);
     if is_theirs {
         let note = if extras.is_empty() { "the same pull secrets in another order" } else { "a controller adds pull secrets" };
-        return Yield::theirs(note);
+        return Some(Yield::theirs(note));
     }
     // Whoever took a declared one away may have added others: only what a name proves stays.
     let extras: Vec<&Value> = extras
@@ -32,7 +32,7 @@ pub(super) fn answer(question: &Question<'_>) -> Option<Yield> {
     (!extras.is_empty()).then(|| Yield::Beyond(declared.iter().chain(extras).cloned().collect()))
 }
 
-/// OpenShift's pull secret of an account: its name, `-dockercfg-` and five letters or digits.
+/// `OpenShift`'s pull secret of an account: its name, `-dockercfg-` and five letters or digits.
 fn is_dockercfg(name: &str, account: &str) -> bool {
     let rest = name.strip_prefix(account).and_then(|rest| rest.strip_prefix("-dockercfg-"));
     rest.is_some_and(|rest| rest.len() == 5 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric()))

@@ -12,9 +12,9 @@ const CERT_MANAGER: [&str; 4] = [
     "cert-manager.io/inject-apiserver-ca",
     "certmanager.k8s.io/inject-ca-from",
 ];
-/// Annotations that ask OpenShift's service CA operator for one; the value is `true`.
+/// Annotations that ask `OpenShift`'s service CA operator for one; the value is `true`.
 const SERVICE_CA: [&str; 2] = ["service.beta.openshift.io/inject-cabundle", "service.alpha.openshift.io/inject-cabundle"];
-/// Label that asks OpenShift's network operator for the trusted bundle; the value is `true`.
+/// Label that asks `OpenShift`'s network operator for the trusted bundle; the value is `true`.
 const TRUSTED_CA: &str = "config.openshift.io/inject-trusted-cabundle";
 
 pub(super) fn answer(question: &Question<'_>) -> Option<Yield> {
@@ -34,7 +34,7 @@ pub(super) fn answer(question: &Question<'_>) -> Option<Yield> {
         return Some(Yield::Theirs(format!("cert-manager injects it ({annotation})")));
     }
     if is_service_ca(question) {
-        return Yield::theirs("OpenShift's service CA injects it");
+        return Some(Yield::theirs("OpenShift's service CA injects it"));
     }
     // What is declared is no bundle, so somebody has to put one there: most often the webhook's own process, or a Job beside it.
     let declared = question.declared.and_then(Value::as_str)?;
@@ -53,10 +53,10 @@ fn is_bundle(question: &Question<'_>) -> bool {
 
 fn of_config_map(question: &Question<'_>) -> Option<Yield> {
     if is_service_ca(question) && question.is_at(&["data", "service-ca.crt"]) {
-        return Yield::theirs("OpenShift's service CA injects it");
+        return Some(Yield::theirs("OpenShift's service CA injects it"));
     }
     let is_trusted = question.label(TRUSTED_CA) == Some("true") && question.is_at(&["data", "ca-bundle.crt"]);
-    if is_trusted { Yield::theirs("OpenShift's network operator injects it") } else { None }
+    is_trusted.then(|| Yield::theirs("OpenShift's network operator injects it"))
 }
 
 fn is_service_ca(question: &Question<'_>) -> bool {

@@ -47,8 +47,8 @@ pub enum Yield {
 }
 
 impl Yield {
-    fn theirs(note: &str) -> Option<Self> {
-        Some(Self::Theirs(note.to_owned()))
+    fn theirs(note: &str) -> Self {
+        Self::Theirs(note.to_owned())
     }
 }
 

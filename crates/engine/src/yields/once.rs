@@ -13,12 +13,12 @@ const LEAST: &str = "kueue.x-k8s.io/job-min-parallelism";
 pub(super) fn answer(question: &Question<'_>) -> Option<Yield> {
     question.label(QUEUE).filter(|queue| !queue.is_empty())?;
     if question.is_at(&["spec", "suspend"]) && question.live.is_some_and(Value::is_boolean) {
-        return Yield::theirs("Kueue suspends and resumes it");
+        return Some(Yield::theirs("Kueue suspends and resumes it"));
     }
     if question.is_any("batch", &["Job"]) && question.is_at(&["spec", "parallelism"]) {
         let least: i64 = annotation(question.desired, LEAST)?.parse().ok()?;
         let (live, declared) = (question.live?.as_i64()?, question.declared?.as_i64()?);
-        return if (least..declared).contains(&live) { Yield::theirs("Kueue admitted a part of it") } else { None };
+        return (least..declared).contains(&live).then(|| Yield::theirs("Kueue admitted a part of it"));
     }
     None
 }

@@ -27,7 +27,7 @@ pub(super) fn answer(question: &Question<'_>) -> Option<Yield> {
         } else {
             "the cloud keeps the webhook out of its own namespaces"
         };
-        return Yield::theirs(note);
+        return Some(Yield::theirs(note));
     }
     if extras.is_empty() {
         return None;

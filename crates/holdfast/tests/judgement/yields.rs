@@ -45,7 +45,7 @@ impl Row {
 }
 
 /// A webhook that sees nothing.
-fn hook(fields: Value) -> Value {
+fn hook(fields: &Value) -> Value {
     let mut hook = json!({
         "name": "a.hook.example", "sideEffects": "None", "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore",
         "clientConfig": {"service": {"name": "none", "namespace": "none"}},
@@ -60,7 +60,7 @@ fn hook(fields: Value) -> Value {
     hook
 }
 
-fn validating(name: &str, annotations: &Value, fields: Value) -> Value {
+fn validating(name: &str, annotations: &Value, fields: &Value) -> Value {
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name, "annotations": annotations}, "webhooks": [hook(fields)]})
 }
@@ -144,14 +144,14 @@ fn rows(namespace: &str, authority: &str) -> Vec<Row> {
     let aggregates = json!({"aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "nobody"}}]}, "rules": []});
     vec![
         hooked(
-            validating(&name("injected"), &from, json!({"clientConfig": {"caBundle": one}})),
+            validating(&name("injected"), &from, &json!({"clientConfig": {"caBundle": one}})),
             "cert-manager-cainjector",
             replace(BUNDLE_AT, &json!(other)),
             BUNDLE_AT,
             Becomes::Theirs(BUNDLE),
         ),
         hooked(
-            validating(&name("asked-live"), &none, json!({"clientConfig": {"caBundle": one}})),
+            validating(&name("asked-live"), &none, &json!({"clientConfig": {"caBundle": one}})),
             "kubectl-edit",
             json!([{"op": "add", "path": BUNDLE_AT, "value": other},
                 {"op": "add", "path": "/metadata/annotations/cert-manager.io~1inject-ca-from", "value": "x/y"}]),
@@ -159,43 +159,43 @@ fn rows(namespace: &str, authority: &str) -> Vec<Row> {
             Becomes::Goes(json!(one)),
         ),
         hooked(
-            validating(&name("left-out"), &none, json!({"clientConfig": {"caBundle": "Cg=="}})),
+            validating(&name("left-out"), &none, &json!({"clientConfig": {"caBundle": "Cg=="}})),
             "webhook",
             replace(BUNDLE_AT, &json!(other)),
             BUNDLE_AT,
             Becomes::Theirs(BUNDLE),
         ),
-        hooked(validating(&name("unsaid"), &none, json!({})), "webhook", replace(BUNDLE_AT, &json!(other)), BUNDLE_AT, Becomes::Unsaid),
+        hooked(validating(&name("unsaid"), &none, &json!({})), "webhook", replace(BUNDLE_AT, &json!(other)), BUNDLE_AT, Becomes::Unsaid),
         hooked(
-            validating(&name("ready"), &none, json!({})),
+            validating(&name("ready"), &none, &json!({})),
             "pilot-discovery",
             json!([{"op": "add", "path": BUNDLE_AT, "value": other}, {"op": "add", "path": "/webhooks/0/failurePolicy", "value": "Fail"}]),
             "/webhooks/0/failurePolicy",
             Becomes::Theirs("/webhooks/[name=a.hook.example]/failurePolicy"),
         ),
         hooked(
-            validating(&name("closed"), &none, json!({})),
+            validating(&name("closed"), &none, &json!({})),
             "kubectl-edit",
             replace("/webhooks/0/failurePolicy", &json!("Fail")),
             "/webhooks/0/failurePolicy",
             Becomes::Goes(json!("Ignore")),
         ),
         hooked(
-            validating(&name("narrowed"), &none, json!({"namespaceSelector": select(&[&own])})),
+            validating(&name("narrowed"), &none, &json!({"namespaceSelector": select(&[&own])})),
             "aksService",
             replace(SELECTOR_AT, &select(&[&managed, &own, &plane])),
             SELECTOR_AT,
             Becomes::Theirs(SELECTOR),
         ),
         hooked(
-            validating(&name("opened"), &none, json!({"namespaceSelector": select(&[&own])})),
+            validating(&name("opened"), &none, &json!({"namespaceSelector": select(&[&own])})),
             "kubectl-edit",
             replace(SELECTOR_AT, &select(&[&own, &strange])),
             SELECTOR_AT,
             Becomes::Goes(select(&[&own])),
         ),
         hooked(
-            validating(&name("emptied"), &none, json!({"namespaceSelector": select(&[&own])})),
+            validating(&name("emptied"), &none, &json!({"namespaceSelector": select(&[&own])})),
             "kubectl-edit",
             replace(SELECTOR_AT, &select(&[&plane])),
             SELECTOR_AT,
