@@ -10,7 +10,7 @@ use crate::{
     assess::{AcceptedPath, Assessment, Drift},
     canonical::Digest,
     case::Case,
-    equivalence::equivalent,
+    equivalence::{equivalent, same_without_nulls},
     manager::{self, Entry, Writer},
     normalise::is_custom_group,
     object::Gvk,
@@ -197,7 +197,12 @@ impl<'a> Sorter<'a> {
         match (ours.is_empty(), others.is_empty()) {
             (_, false) => Sorted::Drifted(None),
             (false, true) if ours.iter().all(|entry| not_after(entry.time, self.case.deployed_at)) => {
-                self.admission("it was there when the release was deployed")
+                let declared = difference.declared.value().zip(difference.live.value());
+                if declared.is_some_and(|(declared, live)| same_without_nulls(declared, live)) {
+                    Sorted::Accepted(DeviationReason::Normalized, "the server keeps nulls of the declared value".to_owned())
+                } else {
+                    self.admission("it was there when the release was deployed")
+                }
             }
             (_, true) => Sorted::Unverified(Reason::Unverified),
         }

@@ -7,7 +7,10 @@ use holdfast_testkit::{ControlPlane, Helm, Kinds, Target, Writer, eventually, ma
 use serde_json::{Map, Value, json};
 use tokio::time::Duration;
 
-use super::leaf::{self, Leaf};
+use super::{
+    leaf::{self, Leaf},
+    scan::Scan,
+};
 use crate::fleet::Fleet;
 
 /// Objects edited before they are waited for: a report lists no more writes than this.
@@ -62,22 +65,24 @@ struct Edit {
 }
 
 impl Guarded<'_> {
-    /// Edits and waits. The policy that guards the release comes and goes with it; `unknown` objects are not waited for.
-    pub async fn edit(&self, seed: u64, unknown: u64) -> Result<Edits> {
+    /// Edits and waits. The policy that guards the release comes and goes with it. What the scan could not judge exactly, no hub writes.
+    pub async fn edit(&self, seed: u64, scan: &Scan) -> Result<Edits> {
         let mark = self.plane.audit_mark().await?;
         let objects = self.declared().await?;
+        let (unwritten, written): (Vec<Value>, Vec<Value>) =
+            objects.iter().cloned().partition(|object| scan.unwritten.contains(&name(object)));
         self.policy().await?;
         let judged = |status: &DriftReportStatus| {
             let summary = &status.summary;
-            (summary.objects > 0 && summary.in_sync + unknown >= summary.objects).then_some(())
+            (summary.objects > 0 && summary.in_sync + scan.unknown >= summary.objects).then_some(())
         };
         self.fleet.report_when("every object in sync", self.cluster, self.release, judged).await?;
         let unasked = self.plane.audit_since(mark).await?.by_user(HUB_USER).writes();
-        let mut edits = Edits { unasked: unasked.len(), ..Edits::default() };
+        let mut edits = Edits { unasked: unasked.len(), unedited: unwritten.len(), ..Edits::default() };
         if !unasked.is_empty() {
             edits.details.push(format!("written although nothing was edited:\n{unasked}"));
         }
-        for batch in objects.chunks(BATCH) {
+        for batch in written.chunks(BATCH) {
             self.batch(batch, &objects, seed, &mut edits).await?;
         }
         self.fleet.management.kubectl(&["delete", "driftpolicy", &self.policy_name(), "-n", crate::fleet::NAMESPACE]).await?;
@@ -106,11 +111,16 @@ impl Guarded<'_> {
         let file = self.plane.dir().join(format!("{}.manifest.yaml", self.namespace));
         std::fs::write(&file, manifest).context("writing a manifest")?;
         let file = file.to_str().context("a path that is not text")?;
-        let read = ["create", "--dry-run=client", "--validate=false", "-o", "json", "-n", self.namespace, "-f", file];
-        let text = self.plane.kubectl(&read).await?;
+        let text = self.plane.kubectl(&["create", "--dry-run=client", "--validate=false", "-o", "json", "-f", file]).await?;
         let mut objects = Vec::new();
         for object in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             flatten(object.context("what kubectl reads")?, &mut objects);
+        }
+        // Told the release's namespace, kubectl refuses what is declared for another one; untold, it takes this one.
+        for namespace in objects.iter_mut().filter_map(|object| object.pointer_mut("/metadata/namespace")) {
+            if namespace == "default" {
+                *namespace = self.namespace.into();
+            }
         }
         Ok(objects)
     }
@@ -180,6 +190,12 @@ impl Edit {
     }
 }
 
+/// Kind, namespace and name.
+fn name(object: &Value) -> (String, String, String) {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
+}
+
 /// Edits one leaf of an object, or says why none; silently where there is none to edit.
 async fn edit(editor: &Writer, target: Target, declared: &Value, seed: u64, is_scaled: bool) -> Result<Result<Edit, Option<String>>> {
     let kind = declared.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -203,6 +219,10 @@ async fn edit(editor: &Writer, target: Target, declared: &Value, seed: u64, is_s
 fn comparable(mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
         members.remove("status");
+        if members.get("aggregationRule").is_some_and(Value::is_object) {
+            // A controller fills them, in its own order.
+            members.remove("rules");
+        }
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         for member in ["managedFields", "resourceVersion", "generation"] {

@@ -21,7 +21,8 @@ pub struct Leaf {
 }
 
 /// The leaves of a declared object that an edit may change, in an order that follows from `seed` and the object's `name`. Left out is
-/// what others have a right to: replicas where something scales, CA bundles, the rules of an aggregated role.
+/// what others have a right to: replicas where something scales, CA bundles, the rules of an aggregated role; and the account of a
+/// token, with which the token goes.
 pub fn shuffled(declared: &Value, name: &str, seed: u64, is_scaled: bool) -> Vec<Leaf> {
     let declared = as_stored(declared.clone());
     let mut leaves = Vec::new();
@@ -31,6 +32,7 @@ pub fn shuffled(declared: &Value, name: &str, seed: u64, is_scaled: bool) -> Vec
         let at = leaf.pointer.as_str();
         !(at.ends_with("/caBundle")
             || at.starts_with("/metadata/annotations/meta.helm.sh")
+            || at == "/metadata/annotations/kubernetes.io~1service-account.name"
             || is_aggregated && at.starts_with("/rules")
             || is_scaled && at == "/spec/replicas")
     });

@@ -1,6 +1,10 @@
 //! `holdfast scan` of one release, counted.
 
-use std::{collections::BTreeMap, path::PathBuf, process::Stdio};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    process::Stdio,
+};
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{
@@ -37,6 +41,8 @@ pub struct Scan {
     pub unknown: u64,
     /// Objects that were judged by a guess, in sync or not.
     pub inexact: u64,
+    /// Those that were not judged or by a guess, which a hub does not write: kind, namespace and name.
+    pub unwritten: BTreeSet<(String, String, String)>,
     /// Fields told as added by somebody.
     pub foreign: u64,
     /// Accepted differences by reason.
@@ -95,6 +101,12 @@ impl Scan {
             differing: summary.drifted + summary.missing + summary.refused + summary.contested + summary.terminating,
             unknown: summary.unknown,
             inexact: status.findings.iter().filter(is_inexact).count() as u64,
+            unwritten: status
+                .findings
+                .iter()
+                .filter(|finding| finding.verdict == Verdict::Unknown || is_inexact(finding))
+                .map(|finding| (finding.object.kind.clone(), finding.object.namespace.clone(), finding.object.name.clone()))
+                .collect(),
             foreign: summary.foreign,
             deviations,
             ..Self::default()
@@ -108,6 +120,12 @@ impl Scan {
             finding.verdict != Verdict::InSync || is_inexact(finding) || (finding.action == Action::Reported && !others_add)
         });
         scan.details.extend(told.take(DETAILS).map(line));
+        // Without webhooks nothing but the server is left; what it does beyond another spelling is worth a look.
+        let admitted = status.deviations.iter().filter(|deviation| deviation.reason == DeviationReason::Admission && !others_add);
+        scan.details.extend(admitted.take(DETAILS).map(|deviation| {
+            let object = &deviation.object;
+            format!("{} {}/{} {} accepted: {}", object.kind, object.namespace, object.name, deviation.path, deviation.message)
+        }));
         scan
     }
 

@@ -86,7 +86,7 @@ impl<'a> Site<'a> {
             mutators.switch(false);
             totals.scan(place("webhooks after"), &scan?, true);
         }
-        match self.edit(&release, &namespace, scan.unknown).await {
+        match self.edit(&release, &namespace, &scan).await {
             Ok(edits) => totals.edits(place("edits"), &edits),
             Err(error) => totals.edits(place("edits"), &failed(&error)),
         }
@@ -139,9 +139,9 @@ impl<'a> Site<'a> {
         self.scanner.scan(self.plane, namespace, release, others_add).await
     }
 
-    async fn edit(&self, release: &str, namespace: &str, unknown: u64) -> Result<Edits> {
+    async fn edit(&self, release: &str, namespace: &str, scan: &Scan) -> Result<Edits> {
         let (fleet, cluster, plane, helm) = (self.fleet, self.cluster, self.plane, self.helm);
-        Guarded { fleet, cluster, plane, helm, namespace, release }.edit(self.seed, unknown).await
+        Guarded { fleet, cluster, plane, helm, namespace, release }.edit(self.seed, scan).await
     }
 
     /// Takes everything away that came with the chart.
