@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use futures::future::join_all;
 use holdfast_api::report::{CorrectionRecord, DriftReportStatus};
 use holdfast_testkit::{ControlPlane, Helm, Kinds, Target, Writer, eventually, management::HUB_USER};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Duration;
 
 use super::{
@@ -108,19 +108,19 @@ impl Guarded<'_> {
     /// The declared objects with their namespaces, as kubectl reads the manifest.
     async fn declared(&self) -> Result<Vec<Value>> {
         let manifest = self.helm.manifest(self.plane, self.release, self.namespace).await?;
-        let file = self.plane.dir().join(format!("{}.manifest.yaml", self.namespace));
+        let file = |kind: &str| self.plane.dir().join(format!("{}.{kind}", self.namespace));
+        let (file, kubeconfig) = (file("manifest"), file("kubeconfig"));
         std::fs::write(&file, manifest).context("writing a manifest")?;
-        let file = file.to_str().context("a path that is not text")?;
-        let text = self.plane.kubectl(&["create", "--dry-run=client", "--validate=false", "-o", "json", "-f", file]).await?;
+        // Told the release's namespace by a flag, kubectl refuses what is declared for another one.
+        let context = "    user: default\n";
+        let with_namespace = self.plane.admin_kubeconfig()?.replacen(context, &format!("{context}    namespace: {}\n", self.namespace), 1);
+        std::fs::write(&kubeconfig, with_namespace).context("writing a kubeconfig")?;
+        let (file, kubeconfig) = file.to_str().zip(kubeconfig.to_str()).context("a path that is not text")?;
+        let read = ["create", "--dry-run=client", "--validate=false", "-o", "json", "-f", file, "--kubeconfig", kubeconfig];
+        let text = self.plane.kubectl(&read).await?;
         let mut objects = Vec::new();
         for object in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             flatten(object.context("what kubectl reads")?, &mut objects);
-        }
-        // Told the release's namespace, kubectl refuses what is declared for another one; untold, it takes this one.
-        for namespace in objects.iter_mut().filter_map(|object| object.pointer_mut("/metadata/namespace")) {
-            if namespace == "default" {
-                *namespace = self.namespace.into();
-            }
         }
         Ok(objects)
     }
@@ -249,13 +249,6 @@ fn flatten(object: Value, objects: &mut Vec<Value>) {
 
 /// Whether something in the release scales the object.
 fn is_scaled(declared: &Value, all: &[Value]) -> bool {
-    let name = |object: &Value, pointer: &str| object.pointer(pointer).cloned().unwrap_or_default();
-    all.iter().any(|scaler| {
-        let target = scaler.pointer("/spec/scaleTargetRef").and_then(Value::as_object).map_or(Value::Null, |target| as_name(target));
-        !target.is_null() && target == name(declared, "/metadata/name")
-    })
-}
-
-fn as_name(target: &Map<String, Value>) -> Value {
-    target.get("name").cloned().unwrap_or_default()
+    let name = declared.pointer("/metadata/name");
+    all.iter().any(|scaler| name.is_some() && scaler.pointer("/spec/scaleTargetRef/name") == name)
 }

@@ -77,6 +77,10 @@ impl<'a> Site<'a> {
                 return Ok(());
             }
         };
+        if self.helm.manifest(self.plane, &release, &namespace).await?.trim().is_empty() {
+            totals.skipped(place("installed"), "it declares nothing");
+            return self.remove(&release, &namespace).await;
+        }
         totals.installed();
         let scan = self.scan(&release, &namespace, false).await?;
         totals.scan(place("installed"), &scan, false);
