@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help tools controlplane demo test bench soak gen fmt lint clean
+.PHONY: help tools controlplane demo test corpus bench soak gen fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ demo: controlplane ## Three clusters, two Helm releases, four kinds of trouble; 
 
 test: controlplane ## Format, lints, generated files, unit, property, doc and end-to-end tests
 	@tools/test
+
+corpus: controlplane ## Installs every chart of e2e/charts with both Helms and looks for false and missed drift; CHARTS=DIR takes others
+	@tools/build --package xtask --package holdfast
+	@target/debug/xtask corpus $(or $(CHARTS),e2e/charts) --program target/debug/holdfast
 
 bench: controlplane ## Measures latency, memory and calls, beside the targets
 	@tools/build --release --package holdfast

@@ -166,6 +166,9 @@ fn unowned(case: &Case<'_>, live: &Value) -> Step {
         }
         Answer::Refused(refusal) if inexact::applies(refusal) => return inexact::decide(case, live, refusal),
         Answer::Given(_) => (Reason::ServerError, "the answer to the dry-run did not tell which fields the manifest claims".to_owned()),
+        Answer::Refused(refusal) if refusal.reason == Reason::ServerError => {
+            (refusal.reason, "the server gave no proper answer to the dry-run".to_owned())
+        }
         Answer::Refused(refusal) if refusal.fields.is_empty() => {
             (refusal.reason, "the server refuses the manifest in a dry-run".to_owned())
         }

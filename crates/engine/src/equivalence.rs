@@ -13,6 +13,19 @@ pub fn equivalent(declared: Option<&Value>, answered: Option<&Value>) -> bool {
     }
 }
 
+/// Whether both are the same but for nulls: of custom resources the server keeps some and drops others, as their schema says.
+pub fn same_without_nulls(declared: &Value, live: &Value) -> bool {
+    match (declared, live) {
+        (Value::Object(a), Value::Object(b)) => {
+            let set = |members: &serde_json::Map<String, Value>| members.values().filter(|member| !member.is_null()).count();
+            set(a) == set(b)
+                && a.iter().all(|(name, value)| value.is_null() || b.get(name).is_some_and(|other| same_without_nulls(value, other)))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_without_nulls(a, b)),
+        _ => declared == live,
+    }
+}
+
 fn same(declared: &Value, answered: &Value) -> bool {
     if declared == answered || (is_empty(declared) && is_empty(answered)) {
         return true;
@@ -59,6 +72,10 @@ pub(crate) fn quantity(text: &str) -> Option<i128> {
         "u" => (1_000, 1),
         "m" => (1_000_000, 1),
         "" => (1_000_000_000, 1),
+        _ if unit.starts_with(['e', 'E']) && unit.contains('-') => {
+            let places: u32 = unit.trim_start_matches(['e', 'E', '-']).parse().ok()?;
+            (1_000_000_000, 10_i128.checked_pow(places.min(18))?)
+        }
         _ => (factor(unit)?.checked_mul(1_000_000_000)?, 1),
     };
     let negative = number.starts_with('-');
@@ -97,6 +114,7 @@ mod tests {
             (json!("1.5Gi"), json!("1536Mi")),
             (json!("1000M"), json!("1G")),
             (json!("1e3"), json!("1k")),
+            (json!("1e-1"), json!("100m")),
             (json!("YWI=\n"), json!("YWI=")),
             (json!({"a": null}), json!({"a": {"defaulted": 1}})),
             (json!([{"storage": "1Gi"}]), json!([{"storage": "1Gi", "volumeMode": "Filesystem"}])),
@@ -104,6 +122,20 @@ mod tests {
             assert!(equivalent(Some(&declared), Some(&answered)), "{declared} {answered}");
         }
         assert!(equivalent(Some(&json!([])), None) && equivalent(Some(&json!(false)), None));
+    }
+
+    #[test]
+    fn nulls_alone_make_no_difference() {
+        let declared = json!({"a": [{"b": 1}, 2], "c": {}});
+        for (live, same) in [
+            (json!({"a": [{"b": 1, "n": null}, 2], "c": {"n": null}, "n": null}), true),
+            (json!({"a": [{"b": 1, "n": 0}, 2], "c": {}}), false),
+            (json!({"a": [{"b": null}, 2], "c": {}}), false),
+            (json!({"a": [{"b": 1}, 2, null], "c": {}}), false),
+            (json!({"a": [{"b": 1}, 2]}), false),
+        ] {
+            assert_eq!(same_without_nulls(&declared, &live), same, "{live}");
+        }
     }
 
     #[test]

@@ -100,6 +100,13 @@ fn normalise_kind(members: &mut Map<String, Value>, gvk: &Gvk) {
                 config.remove("caBundle");
             }
         }
+        // Charts made of what was read from a cluster declare what controllers count there.
+        ("apps", _) => {
+            let annotations = members.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
+            if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+                annotations.retain(|name, _| !COUNTED.contains(&name.as_str()));
+            }
+        }
         _ if is_custom_group(&gvk.group) => {
             // On a create the server drops nulls of custom resources, on an apply it calls them invalid.
             for (name, member) in members.iter_mut() {
@@ -111,6 +118,9 @@ fn normalise_kind(members: &mut Map<String, Value>, gvk: &Gvk) {
         _ => {}
     }
 }
+
+/// Annotations in which the controllers of workloads count; another number there is written over at once.
+const COUNTED: [&str; 2] = ["deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"];
 
 /// Groups with a dot that the API server itself serves; every other group with a dot holds custom resources.
 const BUILT_IN_GROUPS: [&str; 18] = [
@@ -246,6 +256,12 @@ mod tests {
             let found = normal(definition(bundle), None);
             assert_eq!(found.pointer("/spec/conversion/webhook/clientConfig/caBundle").is_some(), stays, "{bundle}");
             assert_eq!(found["spec"]["conversion"]["webhook"]["clientConfig"]["url"], "https://x");
+        }
+        let counted = json!({"deployment.kubernetes.io/revision": "7", "mine": "1"});
+        for (version, kind, annotations) in [("apps/v1", "Deployment", 1), ("apps/v1", "ReplicaSet", 1), ("v1", "ConfigMap", 2)] {
+            let object = normal(json!({"apiVersion": version, "kind": kind, "metadata": {"annotations": counted}}), Some("t"));
+            let found = object["metadata"]["annotations"].as_object().unwrap().keys().filter(|name| !name.starts_with("meta.")).count();
+            assert_eq!(found, annotations, "{kind}");
         }
         let custom = normal(
             json!({"apiVersion": "test.example/v1", "kind": "Widget", "spec": {"a": null, "b": [{"c": null}]}, "status": {}}),

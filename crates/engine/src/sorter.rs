@@ -10,8 +10,10 @@ use crate::{
     assess::{AcceptedPath, Assessment, Drift},
     canonical::{Digest, Digester},
     case::{self, Case},
-    equivalence::equivalent,
+    equivalence::{equivalent, same_without_nulls},
     manager::{self, Entry, Writer},
+    normalise::is_custom_group,
+    object::Gvk,
     owned::OwnedSet,
     path::{Path, Segment},
     project::{self, Difference, Found},
@@ -211,6 +213,9 @@ impl<'a> Sorter<'a> {
             // An entry that lost the last item of a list keeps the bare list, which says nothing about the items.
             return if ours.iter().any(|entry| entry.fields.node(&difference.path).is_some()) {
                 self.admission("gone, yet the release still holds it")
+            } else if difference.declared.value().is_some_and(|value| is_unset(&self.case.desired.key.gvk, &difference.path, value)) {
+                // Whatever a webhook makes of it now: it was never stored.
+                Sorted::Accepted(DeviationReason::Normalized, "the server stores nothing of what is declared empty".to_owned())
             } else if self.case.vouched || self.case.takes_the_records_word() {
                 Sorted::Drifted(None)
             } else {
@@ -221,7 +226,12 @@ impl<'a> Sorter<'a> {
         match (ours.is_empty(), others.is_empty()) {
             (_, false) => Sorted::Drifted(None),
             (false, true) if ours.iter().all(|entry| not_after(entry.time, self.case.deployed_at)) => {
-                self.admission("it was there when the release was deployed")
+                let declared = difference.declared.value().zip(difference.live.value());
+                if declared.is_some_and(|(declared, live)| same_without_nulls(declared, live)) {
+                    Sorted::Accepted(DeviationReason::Normalized, "the server keeps nulls of the declared value".to_owned())
+                } else {
+                    self.admission("it was there when the release was deployed")
+                }
             }
             (_, true) => Sorted::Unverified(Reason::Unverified),
         }
@@ -367,6 +377,20 @@ fn pair(ours: Option<&Value>, theirs: Option<&Value>) -> Digest {
     digester.add_value(ours);
     digester.add_value(theirs);
     digester.finish()
+}
+
+/// Maps of built-in kinds that the server stores only where they hold something. Other empty maps mean something: `emptyDir: {}`.
+const MAPS: [&str; 9] = ["annotations", "binaryData", "data", "hard", "labels", "limits", "nodeSelector", "parameters", "requests"];
+
+/// Whether the server stores nothing of a declared value: a null, or an empty list or map of a kind whose fields it knows.
+fn is_unset(gvk: &Gvk, path: &Path, declared: &Value) -> bool {
+    let is_map = || matches!(path.segments().last(), Some(Segment::Field(name)) if MAPS.contains(&&**name));
+    match declared {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty() && !is_custom_group(&gvk.group),
+        Value::Object(members) => members.is_empty() && is_map() && !is_custom_group(&gvk.group),
+        _ => false,
+    }
 }
 
 fn not_after(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {

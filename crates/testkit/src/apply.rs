@@ -49,7 +49,7 @@ impl ControlPlane {
         write: impl AsyncFn(&Writer, &Target, &Value) -> Result<Value>,
     ) -> Result<Vec<Value>> {
         let writer = self.writer(manager)?;
-        let mut kinds = Kinds { client: self.admin()?, served: HashMap::new() };
+        let mut kinds = Kinds::new(self)?;
         let mut written = Vec::new();
         for object in parse(text)? {
             let until = Instant::now() + NEW_KIND;
@@ -96,13 +96,19 @@ impl std::fmt::Display for NotServed {
 impl std::error::Error for NotServed {}
 
 /// Plurals and scopes, asked once for each API version.
-struct Kinds {
+pub struct Kinds {
     client: Client,
     served: HashMap<String, APIResourceList>,
 }
 
 impl Kinds {
-    async fn target_of(&mut self, object: &Value) -> Result<Target> {
+    /// What a control plane serves.
+    pub fn new(plane: &ControlPlane) -> Result<Self> {
+        Ok(Self { client: plane.admin()?, served: HashMap::new() })
+    }
+
+    /// Where an object of any served kind is, in the namespace `default` if it names none.
+    pub async fn target_of(&mut self, object: &Value) -> Result<Target> {
         let field = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let api_version = field("/apiVersion").context("a document without apiVersion")?;
         let kind = field("/kind").context("a document without kind")?;

@@ -55,6 +55,7 @@ mod work_dir;
 mod writer;
 
 pub use access::Access;
+pub use apply::Kinds;
 pub use audit::{Audit, Call, Mark};
 pub use control_plane::{ControlPlane, Options};
 pub use fault_proxy::{Asked, Cut, Fault, FaultProxy, Link, Match, Reply, Rule as FaultRule};

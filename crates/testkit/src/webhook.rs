@@ -96,7 +96,7 @@ impl Rule {
 pub struct WebhookOptions {
     /// The configuration's name.
     pub name: String,
-    /// The namespaces it acts in: tests that share a control plane must not see each other's webhooks.
+    /// The namespaces it acts in, all if there is none: tests that share a control plane must not see each other's webhooks.
     pub namespaces: Vec<String>,
     /// Labels that objects must carry.
     pub object_labels: Vec<(String, String)>,
@@ -119,6 +119,11 @@ impl WebhookOptions {
             reinvoke: false,
             fails_open: false,
         }
+    }
+
+    /// A webhook for creations and updates of some resources wherever they are.
+    pub fn everywhere(name: &str, rules: Vec<Rule>) -> Self {
+        Self { namespaces: Vec::new(), ..Self::new(name, "", rules) }
     }
 }
 
@@ -217,6 +222,10 @@ fn configuration(options: &WebhookOptions, address: SocketAddr, authority_pem: &
             |rule| json!({"apiGroups": rule.groups, "apiVersions": ["*"], "resources": rule.resources, "operations": ["CREATE", "UPDATE"]}),
         )
         .collect();
+    let namespaces = match options.namespaces.as_slice() {
+        [] => json!({}),
+        names => json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}]}),
+    };
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
@@ -226,9 +235,7 @@ fn configuration(options: &WebhookOptions, address: SocketAddr, authority_pem: &
                 "name": "mutate.testkit.holdfast.dev",
                 "clientConfig": client("/mutate"),
                 "rules": rules,
-                "namespaceSelector": {"matchExpressions": [
-                    {"key": "kubernetes.io/metadata.name", "operator": "In", "values": options.namespaces},
-                ]},
+                "namespaceSelector": namespaces,
                 "objectSelector": {"matchLabels": object_labels},
                 "failurePolicy": if options.fails_open { "Ignore" } else { "Fail" },
                 "reinvocationPolicy": if options.reinvoke { "IfNeeded" } else { "Never" },

@@ -28,7 +28,12 @@ pub struct Fleet {
 impl Fleet {
     /// Starts a management cluster and one workload cluster for each name, and registers them with Cluster API.
     pub async fn start(names: &[&str]) -> Result<Self> {
-        let all = std::iter::once("management").chain(names.iter().copied()).map(Options::named).collect();
+        Self::start_with(names.iter().copied().map(Options::named).collect()).await
+    }
+
+    /// The same with workload clusters of any sort.
+    pub async fn start_with(workloads: Vec<Options>) -> Result<Self> {
+        let all = std::iter::once(Options::named("management")).chain(workloads).collect();
         let mut planes = ControlPlane::start_many(all).await?.into_iter();
         let management = planes.next().context("no management cluster")?;
         let fleet = Self { management, workloads: planes.collect() };

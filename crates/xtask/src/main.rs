@@ -1,6 +1,7 @@
 //! Tasks of the workspace beyond building and testing: generated files, demo, fuzzing, benchmarks. `cargo xtask help` lists them.
 
 mod bench;
+mod corpus;
 mod demo;
 mod fleet;
 mod fuzz;
@@ -25,6 +26,8 @@ struct Arguments {
 enum Task {
     /// Measure latency, memory and calls beside the targets.
     Bench(bench::Arguments),
+    /// Install charts and see whether anything is told that is not so, or missed.
+    Corpus(corpus::Arguments),
     /// Play through drift and its correction on real control planes.
     Demo(demo::Arguments),
     /// Let everything happen to a hub for a while and see whether it grows.
@@ -38,6 +41,7 @@ enum Task {
 fn main() -> ExitCode {
     let ended = match Arguments::parse().task {
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Corpus(arguments) => corpus::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),

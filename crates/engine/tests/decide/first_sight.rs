@@ -1,7 +1,8 @@
 //! No baseline: only the server and `managedFields` tell drift from what was there from the start (design §3.6).
 
-use holdfast_api::report::Reason;
+use holdfast_api::report::{DeviationReason, Reason, Verdict};
 use holdfast_engine::{
+    case::Permit,
     manager::Operation::{Apply, Update},
     owned::OwnedSet,
 };
@@ -288,4 +289,45 @@ fn a_forged_revision_adds_no_rights() {
     // The same difference of an object that was once as this revision declares it is drift.
     world.vouched = true;
     assert!(world.judged().1.is_some());
+}
+
+/// A webhook that came later makes something of what was declared empty and never stored.
+#[test]
+fn what_is_declared_empty_was_never_stored() {
+    for (member, empty, expected) in [
+        ("tolerations", json!([]), Verdict::InSync),
+        ("nodeSelector", json!({}), Verdict::InSync),
+        ("securityContext", Value::Null, Verdict::InSync),
+        // An empty one is stored.
+        ("securityContext", json!({}), Verdict::Drifted),
+        ("tolerations", json!([{"operator": "Exists"}]), Verdict::Drifted),
+    ] {
+        let mut manifest = deployment();
+        manifest["spec"]["template"]["spec"][member] = empty.clone();
+        let mut world = unknown(&manifest);
+        world.edit("x", |live| drop(live["spec"]["template"]["spec"].as_object_mut().unwrap().remove(member)));
+        world.webhook = |object| {
+            let pod = object["spec"]["template"]["spec"].as_object_mut().unwrap();
+            for member in ["tolerations", "nodeSelector", "securityContext"] {
+                pod.insert(member.to_owned(), json!({"of": "the webhook"}));
+            }
+        };
+        world.permit = Permit::Report(None);
+        let (judgement, written) = world.judged();
+        assert_eq!((judgement.verdict, written), (expected, None), "{member}: {empty}");
+        let normalized = judgement.accepted.iter().filter(|accepted| accepted.reason == DeviationReason::Normalized).count();
+        assert_eq!(normalized, usize::from(expected == Verdict::InSync), "{member}: {empty}");
+    }
+}
+
+/// Custom resources keep what is empty: there it was taken away.
+#[test]
+fn what_a_custom_resource_declares_empty_is_stored() {
+    let manifest =
+        json!({"apiVersion": "test.example/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "t"}, "spec": {"tags": []}});
+    let mut world = unknown(&manifest);
+    world.edit("x", |live| live["spec"] = json!({}));
+    world.webhook = |object| object["spec"]["tags"] = json!(["webhook"]);
+    world.permit = Permit::Report(None);
+    assert_eq!(world.judged().0.verdict, Verdict::Drifted);
 }
