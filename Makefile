@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help tools controlplane demo test bench soak gen fmt lint clean
+.PHONY: help tools controlplane demo test mutate bench soak gen fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ demo: controlplane ## Three clusters, two Helm releases, four kinds of trouble; 
 
 test: controlplane ## Format, lints, generated files, unit, property, doc and end-to-end tests
 	@tools/test
+
+mutate: controlplane ## Changes every field of every kind on real clusters and looks whether it is put back (15 min)
+	@tools/build --release --package holdfast
+	@cargo xtask mutate
 
 bench: controlplane ## Measures latency, memory and calls, beside the targets
 	@tools/build --release --package holdfast
