@@ -123,8 +123,8 @@ pub fn asking(plane: &ControlPlane) -> Result<Writer> {
 pub struct Wanted {
     /// At most this many for each fixture.
     pub sample: Option<usize>,
-    /// Only fixtures of this kind.
-    pub kind: Option<String>,
+    /// Only fixtures of these kinds; of all where there are none.
+    pub kinds: Vec<String>,
     /// What is put beside owned fields as well.
     pub beside: bool,
 }
@@ -150,7 +150,7 @@ pub async fn load(plane: &ControlPlane, wanted: &Wanted) -> Result<Vec<Fixture>>
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         for object in parse_yaml(&text).with_context(|| file.display().to_string())? {
             let kind = object.get("kind").and_then(Value::as_str).context("a fixture without a kind")?.to_owned();
-            if wanted.kind.as_ref().is_some_and(|wanted| !wanted.eq_ignore_ascii_case(&kind)) {
+            if !wanted.kinds.is_empty() && !wanted.kinds.iter().any(|wanted| wanted.eq_ignore_ascii_case(&kind)) {
                 continue;
             }
             let mut fixture =

@@ -2,6 +2,7 @@
 //! and tells of each whether it was found and undone.
 
 mod fixtures;
+mod log;
 mod plan;
 mod table;
 mod trial;
@@ -15,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use holdfast_testkit::{ControlPlane, Helm, eventually, programs};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     interrupt::until_interrupted,
 };
 use fixtures::{Copy, Fixture, Wanted};
+use log::Log;
 use plan::Mutation;
 use table::{Outcome, Table};
 use trial::Trial;
@@ -34,6 +36,8 @@ const NAMESPACE: &str = "mutate";
 const FIRST_SIGHT: Duration = Duration::from_mins(5);
 /// Bound for what happens at once.
 const SOON: Duration = Duration::from_mins(1);
+/// Time between two words on how far it is.
+const PROGRESS: Duration = Duration::from_secs(20);
 /// Mutations named on the terminal for each end; the file has them all.
 const NAMED: usize = 40;
 
@@ -43,9 +47,9 @@ pub struct Arguments {
     /// At most this many mutations for each fixture, spread evenly and the same each time.
     #[arg(long, value_name = "N")]
     sample: Option<usize>,
-    /// Only this kind.
-    #[arg(long)]
-    kind: Option<String>,
+    /// Only these kinds.
+    #[arg(long, value_delimiter = ',')]
+    kind: Vec<String>,
     /// Only releases of this Helm.
     #[arg(long, value_parser = clap::value_parser!(u8).range(3..=4))]
     helm: Option<u8>,
@@ -89,12 +93,12 @@ async fn mutate(arguments: &Arguments) -> Result<()> {
 
 async fn all(fleet: &Fleet, helms: &[(Helm, &str)], arguments: &Arguments, program: &Path, folder: &Path) -> Result<()> {
     fleet.write_kubeconfigs(folder)?;
-    let wanted = Wanted { sample: arguments.sample, kind: arguments.kind.clone(), beside: arguments.beside };
+    let wanted = Wanted { sample: arguments.sample, kinds: arguments.kind.clone(), beside: arguments.beside };
     for plane in &fleet.workloads {
         fixtures::prepare(plane).await?;
     }
     let fixtures = fixtures::load(fleet.workloads.first().context("no cluster")?, &wanted).await?;
-    ensure!(!fixtures.is_empty(), "no fixture of this kind");
+    ensure!(!fixtures.is_empty(), "no fixture of these kinds");
     let releases: BTreeSet<&str> = fixtures.iter().map(|fixture| fixture.release.as_str()).collect();
     let mutations: usize = fixtures.iter().flat_map(|fixture| &fixture.shares).map(Vec::len).sum();
     say(&format!("{} fixtures in {} releases, {mutations} mutations on each cluster", fixtures.len(), releases.len()));
@@ -115,7 +119,12 @@ async fn all(fleet: &Fleet, helms: &[(Helm, &str)], arguments: &Arguments, progr
         }
     }
     let started = Instant::now();
-    let tables = try_join_all(helms.iter().map(|(helm, cluster)| on_cluster(fleet, *helm, cluster, &fixtures, arguments))).await?;
+    let log = Log::new(Hub::log(folder));
+    let sites: Vec<Site<'_>> = helms
+        .iter()
+        .map(|(helm, cluster)| Ok(Site { fleet, plane: fleet.workload(cluster)?, helm: *helm, log: &log, beside: arguments.beside }))
+        .collect::<Result<_>>()?;
+    let tables = try_join_all(sites.iter().map(|site| site.mutate(&fixtures, arguments.jobs))).await?;
     say(&format!("{mutations} mutations on each cluster took {:.0} s", started.elapsed().as_secs_f64()));
     drop(hub);
     let missed: usize = tables.iter().map(Table::missed).sum();
@@ -127,21 +136,30 @@ async fn all(fleet: &Fleet, helms: &[(Helm, &str)], arguments: &Arguments, progr
 
 /// Has everything corrected, however often and however much at once.
 async fn guard(fleet: &Fleet, beside: bool) -> Result<()> {
-    let mut brakes = json!({
-        "contest": {"rounds": 20, "window": "1s"},
-    });
-    if let (true, Some(brakes)) = (beside, brakes.as_object_mut()) {
-        brakes.insert("foreign".to_owned(), json!("Remove"));
+    let contest = json!({"rounds": 20, "window": "1s"});
+    let limit = json!({"correctionsPerMinute": 6000, "blastRadius": {"percent": 100, "minObjects": 100_000}});
+    // A hub that has no brakes yet refuses to loosen them.
+    for mut rules in [json!({"contest": contest, "limit": limit}), json!({"contest": contest})] {
+        if let (true, Some(rules)) = (beside, rules.as_object_mut()) {
+            rules.insert("foreign".to_owned(), json!("Remove"));
+        }
+        fleet.policy("Correct", &rules).await?;
+        if is_accepted(fleet).await? {
+            return Ok(());
+        }
     }
-    fleet.policy("Correct", &brakes).await?;
-    eventually("the policy is accepted", SOON, async || {
+    bail!("the hub does not accept the policy")
+}
+
+async fn is_accepted(fleet: &Fleet) -> Result<bool> {
+    eventually("a word on the policy", SOON, async || {
         let policy = fleet.management.kubectl(&["get", "driftpolicies", "-n", FLEET, "everything", "-o", "json"]).await?;
-        let policy: serde_json::Value = serde_json::from_str(&policy)?;
-        let conditions = policy.pointer("/status/conditions").and_then(serde_json::Value::as_array).into_iter().flatten();
+        let policy: Value = serde_json::from_str(&policy)?;
+        let generation = policy.pointer("/metadata/generation");
+        ensure!(generation.is_some() && policy.pointer("/status/observedGeneration") == generation, "it was not looked at");
+        let conditions = policy.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
         let accepted = conditions.into_iter().find(|condition| condition.get("type").is_some_and(|name| name == "Accepted"));
-        let accepted = accepted.context("no word on the policy")?;
-        ensure!(accepted.get("status").is_some_and(|status| status == "True"), "{accepted}");
-        Ok(())
+        Ok(accepted.context("no word on the policy")?.get("status").is_some_and(|status| status == "True"))
     })
     .await
 }
@@ -166,48 +184,55 @@ async fn judged(fleet: &Fleet, cluster: &str, release: &str) -> Result<()> {
     .await
 }
 
-async fn on_cluster(fleet: &Fleet, helm: Helm, cluster: &str, fixtures: &[Fixture], arguments: &Arguments) -> Result<Table> {
-    let plane = fleet.workload(cluster)?;
-    let copies = fixtures.iter().flat_map(|fixture| (0..fixture.shares.len()).map(move |number| (fixture, number)));
-    let mut ends = stream::iter(copies)
-        .map(|(fixture, number)| on_copy(fleet, plane, helm, fixture, number, arguments.beside))
-        .buffer_unordered(usize::from(arguments.jobs));
-    let mut table = Table::default();
-    for fixture in fixtures {
-        table.fixture(&fixture.kind, fixture.leaves);
-    }
-    while let Some((fixture, object, ends)) = ends.try_next().await? {
-        for (mutation, outcome) in ends {
-            table.add(&fixture.kind, &object, &mutation, &outcome);
-        }
-    }
-    Ok(table)
+/// A cluster and who works on it.
+struct Site<'a> {
+    fleet: &'a Fleet,
+    plane: &'a ControlPlane,
+    helm: Helm,
+    log: &'a Log,
+    beside: bool,
 }
 
 type Ended<'a> = (&'a Fixture, String, Vec<(Mutation, Outcome)>);
 
-async fn on_copy<'a>(
-    fleet: &Fleet,
-    plane: &ControlPlane,
-    helm: Helm,
-    fixture: &'a Fixture,
-    number: usize,
-    beside: bool,
-) -> Result<Ended<'a>> {
-    let declared = fixture.copy(number)?;
-    let target = plane.targets_of(std::slice::from_ref(&declared), NAMESPACE).await?.pop().context("no target")?;
-    let mut trial = Trial::open(fleet, plane, helm, &fixture.release, Copy { declared, target }).await?;
-    let mutations = trial.mutations(beside);
-    let mut ends = Vec::new();
-    for index in fixture.shares.get(number).into_iter().flatten() {
-        let mutation = mutations.get(*index).with_context(|| format!("{} is not like the other copies", trial.name()))?;
-        let outcome = trial.run(mutation).await?;
-        if let Outcome::Missed(why) = &outcome {
-            say(&format!("{}: {}: missed: {mutation}: {why}", plane.name(), trial.name()));
+impl Site<'_> {
+    async fn mutate(&self, fixtures: &[Fixture], jobs: u16) -> Result<Table> {
+        let mut table = Table::default();
+        for fixture in fixtures {
+            table.fixture(&fixture.kind, fixture.leaves);
         }
-        ends.push((mutation.clone(), outcome));
+        let copies = fixtures.iter().flat_map(|fixture| (0..fixture.shares.len()).map(move |number| (fixture, number)));
+        let mut ends = stream::iter(copies).map(|(fixture, number)| self.mutate_copy(fixture, number)).buffer_unordered(usize::from(jobs));
+        let (mut done, mut told) = (0, Instant::now());
+        while let Some((fixture, object, ends)) = ends.try_next().await? {
+            done += ends.len();
+            for (mutation, outcome) in ends {
+                table.add(&fixture.kind, &object, &mutation, &outcome);
+            }
+            if told.elapsed() > PROGRESS {
+                say(&format!("{}: {done} done", self.plane.name()));
+                told = Instant::now();
+            }
+        }
+        Ok(table)
     }
-    Ok((fixture, trial.name(), ends))
+
+    async fn mutate_copy<'f>(&self, fixture: &'f Fixture, number: usize) -> Result<Ended<'f>> {
+        let declared = fixture.copy(number)?;
+        let target = self.plane.targets_of(std::slice::from_ref(&declared), NAMESPACE).await?.pop().context("no target")?;
+        let mut trial = Trial::open(self, &fixture.release, Copy { declared, target }).await?;
+        let mutations = trial.mutations(self.beside);
+        let mut ends = Vec::new();
+        for index in fixture.shares.get(number).into_iter().flatten() {
+            let mutation = mutations.get(*index).with_context(|| format!("{} is not like the other copies", trial.name()))?;
+            let outcome = trial.run(mutation).await?;
+            if let Outcome::Missed(why) = &outcome {
+                say(&format!("{}: {}: missed: {mutation}: {why}", self.plane.name(), trial.name()));
+            }
+            ends.push((mutation.clone(), outcome));
+        }
+        Ok((fixture, trial.name(), ends))
+    }
 }
 
 /// Prints the figures and the first names of every end; a file gets all names.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use holdfast_testkit::mutation::{Place, escape, other_types, others, pointers};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Corrections of one path of one object: below what a policy calls a contest at the strictest.
 const PER_PATH: u8 = 4;
@@ -23,6 +23,8 @@ pub enum How {
     Change,
     /// A number where a text was, or the other way round.
     Retype,
+    /// Something else in the place of what cannot stand beside it: another handler of a probe, another source of a volume.
+    Instead,
     /// Taken away.
     Delete,
     /// Something put into a list or map that is owned as a whole.
@@ -38,6 +40,7 @@ impl fmt::Display for How {
         f.write_str(match self {
             Self::Change => "change",
             Self::Retype => "retype",
+            Self::Instead => "replace",
             Self::Delete => "delete",
             Self::Add => "add",
             Self::Beside => "add beside",
@@ -71,14 +74,16 @@ impl fmt::Display for Mutation {
 pub fn mutations(places: &[Place], object: &Value, beside: bool) -> Vec<Mutation> {
     let mut plan = Plan { places, object, mutations: Vec::new() };
     for (index, place) in places.iter().enumerate() {
+        plan.instead(place);
         match (place.is_leaf, object.pointer(&place.pointer)) {
             (true, Some(Value::Object(_) | Value::Array(_))) => plan.whole(index, place),
             (true, Some(value)) => plan.single(index, place, value),
             (true, None) => plan.absent(index, place),
-            (false, Some(value)) => plan.container(index, place, value, beside),
+            (false, Some(value)) => plan.container(index, place, value),
             (false, None) => {}
         }
     }
+    plan.mutations.retain(|mutation| beside || mutation.how != How::Beside);
     plan.mutations
 }
 
@@ -97,6 +102,15 @@ impl Plan<'_> {
 
     fn below(&self, place: &Place) -> Vec<usize> {
         self.places.iter().enumerate().filter(|(_, other)| place.covers(other)).map(|(index, _)| index).collect()
+    }
+
+    /// What may stand there instead.
+    fn instead(&mut self, place: &Place) {
+        let (Some((parent, name)), true) = (place.pointer.rsplit_once('/'), self.object.pointer(&place.pointer).is_some()) else { return };
+        let tries = instead_of(name).into_iter().map(|(other, value)| {
+            json!([{"op": "remove", "path": place.pointer}, {"op": "add", "path": format!("{parent}/{other}"), "value": value}])
+        });
+        self.push(How::Instead, place, &place.pointer, tries.collect(), self.below(place));
     }
 
     /// A single value of its own.
@@ -123,6 +137,11 @@ impl Plan<'_> {
     fn whole(&mut self, index: usize, place: &Place) {
         self.push(How::Delete, place, &place.pointer, vec![removal(&place.pointer)], vec![index]);
         let Some(whole) = self.object.pointer(&place.pointer) else { return };
+        if whole.as_object().is_some_and(Map::is_empty) {
+            // Whether it is owned as a whole or what comes into it is somebody's own, only the schema knows.
+            self.beside(place, &place.pointer);
+            return;
+        }
         for pointer in pointers(whole) {
             let at = format!("{}{pointer}", place.pointer);
             let Some(value) = whole.pointer(&pointer) else { continue };
@@ -160,23 +179,28 @@ impl Plan<'_> {
     }
 
     /// What holds owned fields of their own.
-    fn container(&mut self, index: usize, place: &Place, value: &Value, beside: bool) {
+    fn container(&mut self, index: usize, place: &Place, value: &Value) {
         self.push(How::Delete, place, &place.pointer, vec![removal(&place.pointer)], self.below(place));
         let name = last(&place.pointer);
         if let Value::Array(items) = value {
             if ORDERED.contains(&name) {
                 self.reorder(place, &place.pointer, items, index);
             }
-            if beside && !place.keys.is_empty() {
+            if !place.keys.is_empty() {
                 let tries = additions(&place.pointer, items, &place.keys);
                 self.push(How::Beside, place, &format!("{}/-", place.pointer), tries, Vec::new());
             }
-        } else if beside && OPEN_MAPS.contains(&name) {
-            let at = format!("{}/{}", place.pointer, escape("mutated.example/key"));
-            let plain = format!("{}/mutated", place.pointer);
-            let tries = [(&at, "x"), (&plain, "eA=="), (&plain, "1")].map(|(at, value)| json!([{"op": "add", "path": at, "value": value}]));
-            self.push(How::Beside, place, &at, tries.to_vec(), Vec::new());
+        } else if OPEN_MAPS.contains(&name) {
+            self.beside(place, &place.pointer);
         }
+    }
+
+    /// Something in a map beside what is owned.
+    fn beside(&mut self, place: &Place, map: &str) {
+        let at = format!("{map}/{}", escape("mutated.example/key"));
+        let plain = format!("{map}/mutated");
+        let tries = [(&at, "x"), (&plain, "eA=="), (&plain, "1")].map(|(at, value)| json!([{"op": "add", "path": at, "value": value}]));
+        self.push(How::Beside, place, &at, tries.to_vec(), Vec::new());
     }
 }
 
@@ -224,6 +248,34 @@ fn additions(at: &str, items: &[Value], keys: &[String]) -> Vec<Value> {
         )
     });
     changed.flatten().chain([addition(like.clone())]).collect()
+}
+
+/// Fields that cannot stand beside this one.
+fn instead_of(name: &str) -> Vec<(&'static str, Value)> {
+    match name {
+        "httpGet" | "tcpSocket" | "grpc" | "sleep" => vec![("exec", json!({"command": ["x"]}))],
+        "exec" => vec![("tcpSocket", json!({"port": 1}))],
+        "configMap"
+        | "secret"
+        | "projected"
+        | "hostPath"
+        | "downwardAPI"
+        | "csi"
+        | "ephemeral"
+        | "nfs"
+        | "iscsi"
+        | "image"
+        | "persistentVolumeClaim" => vec![("emptyDir", json!({}))],
+        "emptyDir" => vec![("hostPath", json!({"path": "/x"}))],
+        "valueFrom" => vec![("value", json!("x"))],
+        "value" => vec![("valueFrom", json!({"fieldRef": {"fieldPath": "metadata.name"}}))],
+        "rollingUpdate" => vec![("type", json!("Recreate")), ("type", json!("OnDelete"))],
+        "minAvailable" => vec![("maxUnavailable", json!(1))],
+        "maxUnavailable" => vec![("minAvailable", json!(1))],
+        "service" => vec![("url", json!("https://x.mutate.example/"))],
+        "url" => vec![("service", json!({"name": "x", "namespace": "x"}))],
+        _ => Vec::new(),
+    }
 }
 
 fn replacements(at: &str, values: Vec<Value>) -> Vec<Value> {

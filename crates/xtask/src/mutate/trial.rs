@@ -4,23 +4,25 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::report::{DriftReportStatus, Finding, Verdict};
-use holdfast_testkit::{
-    ControlPlane, Helm, Writer, eventually, managed_fields_without_times, mutation::content, status_code, status_message,
-};
+use holdfast_testkit::{Helm, Writer, eventually, managed_fields_without_times, mutation::content, status_code, status_message};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{
+    Site,
     fixtures::{self, Claims, Copy},
+    log::covers,
     plan::{self, How, Mutation},
     table::Outcome,
 };
-use crate::fleet::Fleet;
+use crate::fleet::NAMESPACE as FLEET;
 
 /// From here on the report is asked what became of a mutation.
 const SLOW: Duration = Duration::from_secs(3);
 /// For how long a correction is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For how long a line of the hub's log is waited for.
+const SAID: Duration = Duration::from_secs(30);
 /// For how long the second write of a correction, which says who holds what, is waited for.
 const OWNERSHIP: Duration = Duration::from_secs(3);
 /// When what is beside the owned fields counts as left there.
@@ -28,13 +30,23 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// Characters of a refusal that are told.
 const TOLD: usize = 200;
 
+/// What the server made of one try.
+enum Made {
+    /// What was there.
+    Nothing,
+    /// Something else.
+    Something,
+    /// Nothing, because of this.
+    Refused(String),
+}
+
 /// One copy on one cluster.
 pub struct Trial<'a> {
-    fleet: &'a Fleet,
-    plane: &'a ControlPlane,
-    helm: Helm,
+    site: &'a Site<'a>,
     release: &'a str,
     copy: Copy,
+    /// As the hub's log calls it.
+    logged: String,
     editor: Writer,
     claims: Claims,
     before: Value,
@@ -42,11 +54,14 @@ pub struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     /// Reads what stands there.
-    pub async fn open(fleet: &'a Fleet, plane: &'a ControlPlane, helm: Helm, release: &'a str, copy: Copy) -> Result<Self> {
-        let editor = plane.writer("kubectl-edit")?;
+    pub async fn open(site: &'a Site<'a>, release: &'a str, copy: Copy) -> Result<Self> {
+        let editor = site.plane.writer("kubectl-edit")?;
         let before = editor.get(&copy.target).await?;
-        let claims = Claims::of(&fixtures::asking(plane)?, &copy, release).await?;
-        Ok(Self { fleet, plane, helm, release, copy, editor, claims, before })
+        let claims = Claims::of(&fixtures::asking(site.plane)?, &copy, release).await?;
+        let kind = before.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let namespace = copy.target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        let logged = format!("{FLEET}/{} {kind} {namespace}{}", site.plane.name(), copy.target.name);
+        Ok(Self { site, release, copy, logged, editor, claims, before })
     }
 
     /// Every mutation that the copy allows.
@@ -66,29 +81,60 @@ impl<'a> Trial<'a> {
 
     /// Makes a mutation and waits until it is undone. The object is as before afterwards, whatever became of it.
     pub async fn run(&mut self, mutation: &Mutation) -> Result<Outcome> {
+        let known = self.site.log.writes(&self.logged)?;
         let mut refused = None;
         let mut is_made = false;
         for patch in &mutation.tries {
-            match self.editor.json_patch(&self.copy.target, patch).await {
-                Ok(after) if content(&after) == content(&self.before) => refused = None,
-                Ok(_) => {
+            match self.make(patch).await.with_context(|| format!("{}: {mutation}", self.name()))? {
+                Made::Nothing => refused = None,
+                Made::Refused(why) => {
+                    refused.get_or_insert(why);
+                }
+                Made::Something => {
                     is_made = true;
                     break;
                 }
-                Err(error) if status_code(&error).is_some_and(|code| (400..500).contains(&code) && code != 404) => {
-                    refused.get_or_insert_with(|| told(&error));
-                }
-                Err(error) => return Err(error).with_context(|| format!("{}: {mutation}", self.name())),
             }
         }
         if !is_made {
             return Ok(refused.map_or(Outcome::NoEffect, Outcome::CannotBe));
         }
-        let outcome = self.undone(mutation).await?;
+        let mut outcome = self.undone(mutation).await?;
+        if !matches!(outcome, Outcome::Refused(_) | Outcome::Missed(_)) && !self.is_named(known, mutation).await? {
+            outcome = Outcome::Missed("undone, and not named".to_owned());
+        }
         if matches!(outcome, Outcome::Refused(_) | Outcome::Missed(_) | Outcome::Beside(_)) {
             self.put_back().await.with_context(|| format!("{}: putting back after {mutation}", self.name()))?;
         }
         Ok(outcome)
+    }
+
+    async fn make(&self, patch: &Value) -> Result<Made> {
+        let told_by = |after: &Value| if content(after) == content(&self.before) { Made::Nothing } else { Made::Something };
+        match self.editor.json_patch(&self.copy.target, patch).await {
+            Ok(after) => Ok(told_by(&after)),
+            // What nobody checked as thoroughly makes the server fail, or even break the connection: it is refused as well.
+            Err(error) => match (status_code(&error), error.downcast_ref::<kube::Error>()) {
+                (Some(400 | 403 | 422 | 500), _) => Ok(Made::Refused(told(&error))),
+                (None, Some(kube::Error::Service(_) | kube::Error::HyperError(_))) => {
+                    let now = self.editor.get(&self.copy.target).await?;
+                    Ok(if content(&now) == content(&self.before) { Made::Refused(told(&error)) } else { Made::Something })
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Whether the hub says that it put this back. It says so after the write.
+    async fn is_named(&self, known: usize, mutation: &Mutation) -> Result<bool> {
+        let until = Instant::now() + SAID;
+        while !self.site.log.names(&self.logged, known, &mutation.path)? {
+            if Instant::now() > until {
+                return Ok(false);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(true)
     }
 
     async fn undone(&mut self, mutation: &Mutation) -> Result<Outcome> {
@@ -111,7 +157,7 @@ impl<'a> Trial<'a> {
                 continue;
             }
             if made.elapsed() > SLOW {
-                let report = self.fleet.report(self.plane.name(), self.release).await?;
+                let report = self.site.fleet.report(self.site.plane.name(), self.release).await?;
                 if let Some(finding) = self.finding(&report) {
                     said = format!("{:?} {:?} {}", finding.verdict, finding.reason, paths(finding));
                     if finding.verdict == Verdict::Refused && is_about(finding, mutation) {
@@ -170,8 +216,8 @@ impl<'a> Trial<'a> {
         self.editor.merge_patch(target, &without).await?;
         self.editor.delete(target).await?;
         let sent = fixtures::as_sent(&self.copy.declared, self.release);
-        let helm = self.plane.writer("helm")?;
-        let made = match self.helm {
+        let helm = self.site.plane.writer("helm")?;
+        let made = match self.site.helm {
             Helm::V3 => helm.create(target, &sent).await,
             Helm::V4 => helm.apply(target, &sent).await,
         };
@@ -181,7 +227,7 @@ impl<'a> Trial<'a> {
         }
         // The hub may have made it too, or may be about to correct what is new about it.
         let report = async || {
-            let report = self.fleet.report(self.plane.name(), self.release).await?;
+            let report = self.site.fleet.report(self.site.plane.name(), self.release).await?;
             let finding = self.finding(&report).filter(|finding| finding.verdict != Verdict::InSync);
             ensure!(finding.is_none(), "{:?}", finding.map(|finding| (finding.verdict, finding.reason)));
             Ok(())
@@ -193,7 +239,6 @@ impl<'a> Trial<'a> {
 }
 
 fn is_about(finding: &Finding, mutation: &Mutation) -> bool {
-    let covers = |one: &str, other: &str| one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let mut about = finding.paths.iter().map(|path| path.path.as_str());
     // A renamed item is another item to its release.
     about.any(|path| covers(path, &mutation.path) || covers(&mutation.path, path)) || mutation.how == How::Reorder
