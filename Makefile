@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help tools controlplane demo test corpus bench soak gen fmt lint clean
+.PHONY: help tools controlplane demo test mutate corpus bench soak gen fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,10 @@ test: controlplane ## Format, lints, generated files, unit, property, doc and en
 corpus: controlplane ## Installs every chart of e2e/charts with both Helms and looks for false and missed drift; CHARTS=DIR takes others
 	@tools/build --package xtask --package holdfast
 	@target/debug/xtask corpus $(or $(CHARTS),e2e/charts) --program target/debug/holdfast
+
+mutate: controlplane ## Changes every field of every kind on real clusters and looks whether it is put back (15 min)
+	@tools/build --release --package holdfast
+	@cargo xtask mutate
 
 bench: controlplane ## Measures latency, memory and calls, beside the targets
 	@tools/build --release --package holdfast

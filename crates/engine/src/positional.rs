@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     assess::Drift,
@@ -14,9 +14,9 @@ use crate::{
     project,
 };
 
-/// Lists in which an item beside the renamed one does harm: two containers run, two ports claim one name. Elsewhere the
+/// Lists in which an item beside the renamed one does harm: two containers run, two ports or devices claim one name. Elsewhere the
 /// missing item comes back and the stranger is somebody's addition.
-const RENAMED_IN_PLACE: [&str; 3] = ["containers", "initContainers", "ports"];
+const RENAMED_IN_PLACE: [&str; 4] = ["containers", "initContainers", "ports", "volumeDevices"];
 
 /// Items of a list up to which a rename is looked for: the search grows with the square of the list, and nobody renames one
 /// container of hundreds.
@@ -134,14 +134,11 @@ impl Repair<'_> {
 }
 
 /// The undeclared live item that a missing declared one was renamed to: the one that agrees in name or image, or the only
-/// strange port in a list of the declared length. Such an item is changed back in place, so that a port keeps its nodePort and
+/// strange port in a list of the declared length, or one that lost its key. Such an item is changed back in place, so that a port keeps its nodePort and
 /// a container is not doubled.
 fn renamed_item(desired: &Value, owned: &OwnedSet, live: &Value, path: &Path, keys: &[(Box<str>, Value)]) -> Option<Segment> {
     let list = path.parent();
     let Some(Segment::Field(name)) = list.segments().last() else { return None };
-    if !RENAMED_IN_PLACE.contains(&&**name) {
-        return None;
-    }
     let declared_items = project::lookup(desired, &list)?.as_array()?;
     let declared = project::lookup(desired, path)?.as_object()?;
     let live_items = project::lookup(live, &list)?.as_array()?;
@@ -152,6 +149,12 @@ fn renamed_item(desired: &Value, owned: &OwnedSet, live: &Value, path: &Path, ke
         owned.node(&list)?.children().iter().flat_map(|(segment, _)| items::positions(live_items, segment)).collect();
     let strangers: Vec<&Value> =
         live_items.iter().enumerate().filter(|(position, _)| !known.contains(position)).map(|(_, item)| item).collect();
+    if let Some(nameless) = nameless_item(declared, &strangers, keys) {
+        return Some(Segment::Item(nameless.clone()));
+    }
+    if !RENAMED_IN_PLACE.contains(&&**name) {
+        return None;
+    }
     let telling: Vec<(&str, &Value)> = ["name", "image"]
         .into_iter()
         .filter(|field| keys.iter().all(|(key, _)| **key != **field))
@@ -170,4 +173,14 @@ fn renamed_item(desired: &Value, owned: &OwnedSet, live: &Value, path: &Path, ke
     };
     let old = keys.iter().map(|(key, _)| Some((key.clone(), renamed.get(&**key)?.clone()))).collect::<Option<Box<[_]>>>()?;
     Some(Segment::Key(old))
+}
+
+/// An item that lost its key, at best the one that agrees in everything else. It is nobody's addition: with it in the list the server
+/// takes no apply at all, and forgets who holds what.
+fn nameless_item<'a>(declared: &Map<String, Value>, strangers: &[&'a Value], keys: &[(Box<str>, Value)]) -> Option<&'a Value> {
+    let is_key = |field: &str| keys.iter().any(|(key, _)| **key == *field);
+    let is_nameless = |item: &Value| item.as_object().is_some_and(|members| !members.keys().any(|field| is_key(field)));
+    let agrees = |item: &Value| declared.iter().all(|(field, value)| is_key(field) || item.get(field) == Some(value));
+    let mut nameless = strangers.iter().copied().filter(|item| is_nameless(item));
+    nameless.clone().find(|item| agrees(item)).or_else(|| nameless.next())
 }

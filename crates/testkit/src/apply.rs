@@ -42,6 +42,20 @@ impl ControlPlane {
         self.each_document(manager, text, async |writer, target, object| writer.create(target, object).await).await
     }
 
+    /// Where these objects are, or would be; those that name no namespace in `namespace`.
+    pub async fn targets_of(&self, objects: &[Value], namespace: &str) -> Result<Vec<Target>> {
+        let mut kinds = Kinds { client: self.admin()?, served: HashMap::new() };
+        let mut targets = Vec::with_capacity(objects.len());
+        for object in objects {
+            let mut target = kinds.target_of(object).await?;
+            if target.namespace.is_some() && object.pointer("/metadata/namespace").is_none() {
+                target.namespace = Some(namespace.to_owned());
+            }
+            targets.push(target);
+        }
+        Ok(targets)
+    }
+
     async fn each_document(
         &self,
         manager: &str,
@@ -74,8 +88,8 @@ fn is_settling(error: &anyhow::Error) -> bool {
     error.is::<NotServed>() || matches!(status_code(error), Some(404 | 429))
 }
 
-/// The documents of a text that hold something.
-fn parse(text: &str) -> Result<Vec<Value>> {
+/// The documents of a YAML text that hold something.
+pub fn parse(text: &str) -> Result<Vec<Value>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| anyhow!("YAML: {error}"))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }

@@ -6,6 +6,7 @@
 //! - [`Writer`] writes any object as any field manager, through the main resource, `/scale` and `/status`; a [`Target`] names the object.
 //! - [`Helm`] runs the two Helms; [`release`] makes release records by hand.
 //! - [`management`] fills a management cluster: Cluster API objects and kubeconfig Secrets.
+//! - [`mutation`] knows other values for the fields of an object.
 //! - [`eventually`] waits.
 //! - [`FaultProxy`] stands before an API server and lets happen to requests, answers and connections what a test wants to go wrong.
 //! - [`MutatingWebhook`] is an admission webhook served by the test; [`mutate`] has ready-made mutations.
@@ -42,6 +43,7 @@ mod helm;
 mod json_diff;
 pub mod management;
 pub mod mutate;
+pub mod mutation;
 mod pki;
 pub mod programs;
 pub mod release;
@@ -55,13 +57,13 @@ mod work_dir;
 mod writer;
 
 pub use access::Access;
-pub use apply::Kinds;
+pub use apply::{Kinds, parse as parse_yaml};
 pub use audit::{Audit, Call, Mark};
 pub use control_plane::{ControlPlane, Options};
 pub use fault_proxy::{Asked, Cut, Fault, FaultProxy, Link, Match, Reply, Rule as FaultRule};
 pub use helm::Helm;
 pub use pki::{Authority, install_crypto_provider};
-pub use rest::status_code;
+pub use rest::{status_code, status_message};
 pub use target::Target;
 pub use wait::eventually;
 pub use webhook::{Admission, MutatingWebhook, Operation, Rule, WebhookOptions};

@@ -38,6 +38,14 @@ pub fn status_code(error: &anyhow::Error) -> Option<u16> {
     }
 }
 
+/// What the server said of a call of this crate that it refused.
+pub fn status_message(error: &anyhow::Error) -> Option<&str> {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => Some(&status.message),
+        _ => None,
+    }
+}
+
 /// Whether the object, or what it would be in, is not there.
 pub(crate) fn is_not_found(error: &anyhow::Error) -> bool {
     status_code(error) == Some(StatusCode::NOT_FOUND.as_u16())

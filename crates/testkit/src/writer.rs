@@ -51,6 +51,12 @@ impl Writer {
         rest::patch(&self.client, &path, PatchType::Apply, object).await
     }
 
+    /// What [`Writer::apply`] would answer, without writing.
+    pub async fn dry_run_apply(&self, target: &Target, object: &Value) -> Result<Value> {
+        let path = format!("{}&force=true&dryRun=All", self.with_manager(&target.path()));
+        rest::patch(&self.client, &path, PatchType::Apply, object).await
+    }
+
     /// GET, change, PUT with the resource version read.
     pub async fn update(&self, target: &Target, change: impl FnOnce(&mut Value)) -> Result<Value> {
         let mut object = self.get(target).await?;

@@ -9,6 +9,7 @@ mod generate;
 mod hub;
 mod interrupt;
 mod lookout;
+mod mutate;
 mod soak;
 
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ enum Task {
     Demo(demo::Arguments),
     /// Let everything happen to a hub for a while and see whether it grows.
     Soak(soak::Arguments),
+    /// Change every field of every kind and see whether it is found and put back.
+    Mutate(mutate::Arguments),
     /// Try new inputs on everything that reads what others wrote.
     Fuzz(fuzz::Arguments),
     /// Write the files under manifests/ that follow from the code.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Corpus(arguments) => corpus::run(&arguments),
         Task::Demo(arguments) => demo::run(&arguments),
         Task::Soak(arguments) => soak::run(&arguments),
+        Task::Mutate(arguments) => mutate::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Gen(arguments) => generate::run(&arguments),
     };

@@ -1,6 +1,6 @@
 //! Drift in a list key: the item is changed back in place.
 
-use holdfast_api::report::Reason;
+use holdfast_api::report::{Action, Reason};
 use holdfast_engine::manager::Operation::{Apply, Update};
 use serde_json::{Value, json};
 
@@ -152,6 +152,27 @@ fn a_variable_that_replaced_another_is_an_addition() {
         containers(&world)[0]["env"],
         json!([{"name": "MINE", "value": "1"}, {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}])
     );
+}
+
+#[test]
+fn an_item_without_its_key_gets_it_back() {
+    let env = |world: &World| containers(world)[0]["env"].clone();
+    for operation in [Update, Apply] {
+        for lost in [&[0][..], &[1], &[0, 1]] {
+            let mut world = deployed(&deployment(), operation);
+            // The server finds what is stored unfit for an apply, and keeps no record of who holds what.
+            world.oracle = Some(refusal(Reason::Invalid));
+            world.edit("kubectl-edit", |live| {
+                for item in lost {
+                    live["spec"]["template"]["spec"]["containers"][0]["env"][*item].as_object_mut().unwrap().remove("name");
+                }
+            });
+            world.live()["metadata"].as_object_mut().unwrap().remove("managedFields");
+            let (judgement, _) = world.judged();
+            assert_eq!(judgement.action, Action::Corrected, "{operation:?} {lost:?} {judgement:?}");
+            assert_eq!(env(&world), deployment()["spec"]["template"]["spec"]["containers"][0]["env"], "{operation:?} {lost:?}");
+        }
+    }
 }
 
 #[test]

@@ -17,6 +17,10 @@ const MAX_FIELDS: usize = 16;
 const MAX_FIELD: usize = 512;
 const MAX_NAME: usize = 253;
 
+/// What the server says where it finds an object unfit and has no better code for it: of node ports that are taken, and of what is
+/// stored when an apply should be merged into it, such as list items that somebody took the key from.
+const UNFIT: [&str; 2] = ["duplicate nodePort: ", "failed to create manager for existing fields: failed to convert new object ("];
+
 /// What the request was about, to tell its own absence from the absence of something else.
 #[derive(Clone, Copy)]
 pub(super) enum Asked<'a> {
@@ -97,6 +101,7 @@ fn classify(asked: Asked<'_>, code: u16, status: StatusBody, retry_after: Option
             CallError::Throttled { retry_after: hint.map(|seconds| Duration::from_secs(seconds.min(MAX_RETRY_AFTER).into())) }
         }
         500 if message.starts_with("failed to create typed patch object (") => CallError::TypedPatch { path: first_path(&message) },
+        500 if reason.is_empty() && UNFIT.iter().any(|phrase| message.starts_with(phrase)) => CallError::Invalid { fields: Vec::new() },
         400..=499 => CallError::Rejected { code },
         500..=599 => CallError::Server { code },
         _ => CallError::BadAnswer,

@@ -214,6 +214,17 @@ fn webhooks_that_fail() {
 }
 
 #[test]
+fn what_is_unfit_is_no_failure_of_the_server() {
+    let unfit = "failed to create manager for existing fields: failed to convert new object (n/s; /v1, Kind=ServiceAccount) to smd typed: \
+                 .secrets: element 0: associative list with keys has an element that omits all key fields [\"CANARY\"]";
+    for message in ["duplicate nodePort: {TCP 30100}", unfit] {
+        assert_eq!(of_status(500, "", message, &Value::Null), CallError::Invalid { fields: Vec::new() }, "{message}");
+        assert_eq!(of_status(500, "InternalError", message, &Value::Null), CallError::Server { code: 500 }, "{message}");
+        assert_eq!(of_status(500, "", &format!("rpc error: {message}"), &Value::Null), CallError::Server { code: 500 }, "{message}");
+    }
+}
+
+#[test]
 fn manifests_that_do_not_fit_the_schema() {
     let head = "failed to create typed patch object (v/x; apps/v1, Kind=Deployment): ";
     let table = [
