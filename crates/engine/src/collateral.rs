@@ -34,38 +34,51 @@ impl Predicted<'_> {
     /// Whether every difference of `predicted` from what is there, `paths` left out, is explained by one of the others.
     pub fn explains(&self, predicted: &Value, paths: &[Path]) -> bool {
         let [oracle, again] = [self.oracle, self.again].map(|answer| answer.map(|answer| stripped(answer, paths)));
-        let at = At { live: Some(&stripped(self.live, paths)), oracle: oracle.as_ref().map(Some), again: again.as_ref().map(Some) };
+        let [oracle, again] = [&oracle, &again].map(|answer| answer.as_ref().map_or(Side::None, |answer| Side::Has(Some(answer))));
+        let at = At { live: Some(&stripped(self.live, paths)), oracle, again };
         explained(Some(&stripped(predicted, paths)), at)
     }
 }
 
-/// The same at one place of the objects: what each has there, where there is such an answer at all.
+/// What an answer has at one place of the object.
+#[derive(Clone, Copy)]
+enum Side<'a> {
+    /// There is no such answer.
+    None,
+    /// This, or nothing.
+    Has(Option<&'a Value>),
+}
+
+/// The same at one place of the objects.
 #[derive(Clone, Copy)]
 struct At<'a> {
     live: Option<&'a Value>,
-    oracle: Option<Option<&'a Value>>,
-    again: Option<Option<&'a Value>>,
+    oracle: Side<'a>,
+    again: Side<'a>,
 }
 
 impl<'a> At<'a> {
     fn below(self, step: impl Fn(&'a Value) -> Option<&'a Value>) -> Self {
-        let [oracle, again] = [self.oracle, self.again].map(|answer| answer.map(|value| value.and_then(&step)));
+        let [oracle, again] = [self.oracle, self.again].map(|side| match side {
+            Side::None => Side::None,
+            Side::Has(value) => Side::Has(value.and_then(&step)),
+        });
         Self { live: self.live.and_then(&step), oracle, again }
     }
 }
 
 fn explained(predicted: Option<&Value>, at: At<'_>) -> bool {
-    if predicted == at.live || Some(predicted) == at.oracle {
+    if predicted == at.live || matches!(at.oracle, Side::Has(oracle) if predicted == oracle) {
         return true;
     }
     match (predicted, at.live) {
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             a.keys().chain(b.keys()).all(|name| explained(a.get(name), at.below(|value| value.get(name))))
         }
-        (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() || at.again.is_some() => {
+        (Some(Value::Array(a)), Some(Value::Array(b))) if a.len() == b.len() || matches!(at.again, Side::Has(_)) => {
             (0..a.len().max(b.len())).all(|index| explained(a.get(index), at.below(|value| value.get(index))))
         }
-        _ => at.again.is_some_and(|again| again != predicted),
+        _ => matches!(at.again, Side::Has(again) if predicted != again),
     }
 }
 

@@ -106,8 +106,10 @@ impl Ledger {
 
     /// The next time a held path is tried again.
     pub fn next_probe(&self, enforced: impl Fn(&Path) -> bool, now: Timestamp) -> Option<Timestamp> {
-        let all = self.paths.iter().filter_map(|(path, history)| history.until(enforced(path))).chain(self.object.until(false));
-        all.filter(|until| *until > now).min()
+        let paths = self.paths.iter().filter_map(|(path, history)| history.until(enforced(path)));
+        // Which paths of the whole object are enforced is not known here.
+        let object = [true, false].into_iter().filter_map(|enforced| self.object.until(enforced));
+        paths.chain(object).filter(|until| *until > now).min()
     }
 
     /// How many paths are held now; a whole object counts once.
@@ -163,6 +165,8 @@ fn pair_at(path: &Path, pair: Digest) -> Digest {
 /// What one write changed at several paths that count as one.
 fn all_of(pairs: &[Digest]) -> Digest {
     let mut digester = Digester::new();
-    pairs.iter().for_each(|pair| digester.add(pair.bytes()));
+    for pair in pairs {
+        digester.add(pair.bytes());
+    }
     digester.finish()
 }
