@@ -275,7 +275,8 @@ fn stuck(assessment: Assessment) -> Judgement {
     let (verdict, reason, message) = match (assessment.held.first(), assessment.unverified.first()) {
         (Some((drift, held)), _) => {
             let actor = drift.finding.actor.as_ref().map_or("somebody", |actor| actor.manager.as_str());
-            let message = format!("{} was corrected {} times against {actor}; next try at {}", drift.path, held.corrections, held.until);
+            let message =
+                format!("{} was corrected {} times against {actor}; next try at {}", drift.finding.path, held.corrections, held.until);
             (Verdict::Contested, Reason::Contested, message)
         }
         (None, Some((_, reason))) => (Verdict::Unknown, *reason, unverified(*reason).to_owned()),
@@ -318,6 +319,15 @@ pub fn overtaken(case: &Case<'_>) -> Judgement {
             Judgement::plain(Verdict::Drifted, Action::Deferred, Reason::FieldChanged, message).about(assess(case, owned, live))
         }
         _ => Judgement::plain(Verdict::Missing, Action::Deferred, Reason::ObjectMissing, message),
+    }
+}
+
+/// The judgement where a write was decided on and is only told.
+pub fn proposed(case: &Case<'_>) -> Judgement {
+    match decide(&Case { permit: Permit::Report(None), ..shallow(case) }) {
+        Step::Done(judgement) => *judgement,
+        // A question is left open only where the object could not be judged at all.
+        _ => overtaken(case),
     }
 }
 

@@ -27,5 +27,6 @@ mod positional;
 pub mod project;
 pub mod redact;
 pub mod reduced;
+pub mod shown;
 mod sorter;
 pub mod stored;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     answer::Answer,
     assess::Assessment,
+    canonical::{Digest, Digester},
     case::{Case, Desired},
     collateral,
     fields::{self, Move},
@@ -56,6 +57,37 @@ pub struct Correction {
     pub touched: Vec<Path>,
     /// Ownership to move by a second patch once the first has been accepted.
     pub then: Option<Move>,
+}
+
+impl Correction {
+    /// What it would do, whatever version of the object it meets: two corrections of one identity leave the same behind.
+    pub fn identity(&self) -> Digest {
+        let mut digester = Digester::new();
+        digester.add(self.writer.manager.as_bytes());
+        digester.add(self.writer.operation.as_str().as_bytes());
+        match &self.request {
+            Request::JsonPatch(ops) => {
+                digester.add(b"JsonPatch");
+                for op in ops.iter().filter(|op| !op.is_version_guard()) {
+                    digester.add_value(serde_json::to_value(op).ok().as_ref());
+                }
+            }
+            Request::Apply(body) => {
+                digester.add(b"Apply");
+                let mut body = body.clone();
+                if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
+                    // Of the two guards the uid stays: another incarnation is another object.
+                    metadata.remove("resourceVersion");
+                }
+                digester.add_value(Some(&body));
+            }
+            Request::Create(body) | Request::CreateByApply(body) => {
+                digester.add(b"Create");
+                digester.add_value(Some(body));
+            }
+        }
+        digester.finish()
+    }
 }
 
 /// Whether the plan is already known to change nothing else.

@@ -276,13 +276,14 @@ impl<'a> Sorter<'a> {
             }
             (None, _) => Sorted::Drifted(None),
         };
+        let gvk = &self.case.desired.key.gvk;
         let drift = |path: Path| {
             let finding = PathFinding {
-                path: path.to_string(),
+                path: redact::path_text(gvk, &path),
                 change: Change::Changed,
-                desired: Some(names(wanted)),
+                desired: redact::shown(gvk, &path, Some(&names(wanted))),
                 accepted: None,
-                live: Some(names(found)),
+                live: redact::shown(gvk, &path, Some(&names(found))),
                 actor: Some(self.unattributed()),
             };
             Drift { path, target: None, theirs, finding, reason: Reason::OrderChanged }

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 use holdfast_api::{policy::DriftPolicy, report::DriftReport};
 use kube::CustomResourceExt;
 
-use crate::{hub::HubArguments, scan::ScanArguments};
+use crate::{fix::FixArguments, hub::HubArguments, scan::ScanArguments};
 
 /// Keeps a fleet of Kubernetes clusters as declared.
 #[derive(Debug, Parser)]
@@ -35,8 +36,35 @@ pub enum Command {
 
 Exit status: 0 in sync, 1 drift, 2 error or something that could not be judged.")]
     Scan(ScanArguments),
+    /// Correct what differs from what Helm releases declare, after asking, exactly as the hub would.
+    #[command(after_help = "Examples:
+  holdfast fix -n shop --dry-run            what would be written
+  holdfast fix -n shop --release web        asks, corrects one release and verifies
+  holdfast fix -A --yes -o json             for machines: the schema of DriftReport.status, `corrections` lists the writes
+  holdfast fix -A --dry-run -o json         a list of what would be written: release, object, paths, write
+
+Only drifted fields are written, under the release's own field manager, never a new revision. What the hub would not write is not
+written here either.
+
+Exit status: 0 as declared, 1 something still differs, 2 error or something that could not be judged, 130 interrupted.")]
+    Fix(FixArguments),
     /// Print the custom resource definitions as YAML.
     Crds,
+    /// Print a script that completes this command in a shell.
+    #[command(after_help = "Examples:
+  source <(holdfast completion bash)
+  holdfast completion zsh > \"${fpath[1]}/_holdfast\"
+  holdfast completion fish > ~/.config/fish/completions/holdfast.fish")]
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Prints the completion of a shell.
+pub fn print_completion(shell: Shell) -> ExitCode {
+    clap_complete::generate(shell, &mut Cli::command(), "holdfast", &mut std::io::stdout());
+    ExitCode::SUCCESS
 }
 
 /// Prints the CRDs.

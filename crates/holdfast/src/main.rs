@@ -1,10 +1,12 @@
 //! Holdfast keeps a fleet of Kubernetes clusters as declared.
 
 mod cli;
+mod fix;
 mod hub;
 mod kubeconfig;
 mod logs;
 mod scan;
+mod selection;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
     let code = match cli.command {
         Command::Hub(arguments) => runtime.block_on(Box::pin(hub::run(arguments))),
         Command::Scan(arguments) => runtime.block_on(Box::pin(scan::run(arguments))),
+        Command::Fix(arguments) => runtime.block_on(Box::pin(fix::run(arguments))),
+        Command::Completion { shell } => cli::print_completion(shell),
         Command::Crds => cli::print_crds(),
     };
     // Calls that do not end must not hold up the process.

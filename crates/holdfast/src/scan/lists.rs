@@ -17,7 +17,7 @@ use holdfast_hub::cluster::{
 };
 use serde_json::value::RawValue;
 
-use super::Scope;
+use super::{Scope, survey::Purpose};
 
 /// Objects on one page.
 const PAGE: u32 = 500;
@@ -44,12 +44,17 @@ pub async fn list(
     }
 }
 
-/// All release records.
-pub async fn book(client: &ApiClient, scope: &Scope) -> anyhow::Result<Book> {
+/// All release records. Where nothing is written, those that may not be listed are told and done without.
+pub async fn book(client: &ApiClient, scope: &Scope, purpose: Purpose) -> anyhow::Result<Book> {
     let mut book = Book::default();
     for store in Store::ALL {
         match records(client, scope, store, &mut book).await {
             Ok(()) => {}
+            Err(CallError::Forbidden) if purpose == Purpose::Write => anyhow::bail!(
+                "these credentials may not list {} {scope}, where releases are kept; nothing is written while another release could declare \
+                 the same objects unseen",
+                if store == Store::Secrets { "Secrets" } else { "ConfigMaps" }
+            ),
             Err(CallError::Forbidden) if store == Store::ConfigMaps => {
                 eprintln!("holdfast: these credentials may not list ConfigMaps {scope}; releases that Helm keeps there are not seen");
             }
@@ -80,7 +85,7 @@ async fn records(client: &ApiClient, scope: &Scope, store: Store, book: &mut Boo
     .await
 }
 
-/// The autoscalers of these namespaces, or of all.
+/// The autoscalers of these namespaces, or of all. They are not complete where these credentials may not list them.
 pub async fn scalers(client: &ApiClient, catalog: &Catalog, namespaces: Option<&BTreeSet<&str>>) -> anyhow::Result<Scalers> {
     let mut scalers = Scalers::default();
     scalers.reset();
@@ -100,7 +105,7 @@ pub async fn scalers(client: &ApiClient, catalog: &Catalog, namespaces: Option<&
             .await;
             if listed == Err(CallError::Forbidden) {
                 eprintln!("holdfast: these credentials may not list autoscalers; replicas that one of them set show as drift");
-                break;
+                return Ok(scalers);
             }
             listed.context("cannot list autoscalers")?;
         }

@@ -102,7 +102,8 @@ fn verdict(status: &DriftReportStatus) -> (String, Tone) {
     }
 }
 
-fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>, paint: Paint) {
+/// One finding with its paths; `now` is when it was made, for how long ago something was written.
+pub fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>, paint: Paint) {
     let object = &finding.object;
     let name = match (object.kind.as_str(), object.namespace.as_str()) {
         // A document that could not be read has no name.
@@ -187,7 +188,8 @@ fn innermost<'a>(mut desired: &'a Value, mut live: &'a Value) -> (String, &'a Va
     }
 }
 
-fn short(value: &Value) -> String {
+/// A value, cut to what people read.
+pub fn short(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

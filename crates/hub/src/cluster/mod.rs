@@ -72,6 +72,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use judging::{ignore_rules, word_of};
 pub use shared::Shared;
 
 use crate::{

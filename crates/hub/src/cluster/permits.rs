@@ -54,6 +54,17 @@ impl Permits {
     }
 }
 
+impl Guardianship {
+    /// What policy and phase of the release permit, whatever else stands in the way.
+    pub fn permit(&self) -> Permit {
+        match (&self.phase, self.guard.mode) {
+            (Phase::Desired(_), Mode::Correct) => Permit::Write,
+            (Phase::Failed { .. }, Mode::Correct) if self.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
+            _ => Permit::Report(None),
+        }
+    }
+}
+
 impl Actor {
     /// Whether drift of an object may be written now.
     pub(super) fn permit(&self, known: &Guardianship, guarded: &Guarded, now: Instant) -> Permit {
@@ -97,11 +108,7 @@ impl Actor {
             Claim::Yielded(_) => return Permit::Report(Some(Reason::Suspended)),
             Claim::Unsettled => return PASSING,
         }
-        match &known.phase {
-            Phase::Desired(_) => Permit::Write,
-            Phase::Failed { .. } if known.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
-            _ => Permit::Report(None),
-        }
+        known.permit()
     }
 
     /// Judges what was only reported, or is written no more, by what is permitted now. What is as declared is so under any rule.

@@ -15,6 +15,7 @@ use holdfast_engine::{
     decide::Judgement,
     manager::{Operation, Writer},
     object::ObjectKey,
+    redact,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -365,7 +366,7 @@ impl Guardianship {
             .iter()
             .filter(|accepted| accepted.reason != DeviationReason::Normalized)
             .map(|accepted| {
-                let path = accepted.path.to_string();
+                let path = redact::path_text(&key.gvk, &accepted.path);
                 let known = before.iter().find(|old| old.path == path && old.reason == accepted.reason);
                 known.cloned().unwrap_or_else(|| Deviation {
                     object: object_ref(key, uid),

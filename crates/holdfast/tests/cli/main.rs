@@ -1,0 +1,21 @@
+//! The command line against real control planes: what `fix` writes and what it does not, what `explain` says, what never comes out.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "clippy allows it in test functions, not in their helpers"
+)]
+
+#[allow(dead_code, reason = "shared with the hub's corrections")]
+#[path = "../correction/drifts.rs"]
+mod drifts;
+mod fix;
+mod program;
+mod refusals;
+#[path = "../support/mod.rs"]
+mod support;
+#[allow(dead_code, reason = "shared with the hub's corrections")]
+#[path = "../correction/twin.rs"]
+mod twin;
