@@ -225,3 +225,45 @@ fn name_as_written(desired: &Desired, paths: &mut OwnedSet, released: &mut Owned
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn correction(request: Request) -> Correction {
+        let writer = Writer { manager: "helm".into(), operation: Operation::Apply };
+        Correction { request, writer, paths: Vec::new(), touched: Vec::new(), then: None }
+    }
+
+    #[test]
+    fn a_correction_is_the_same_whatever_version_it_meets() {
+        let patch = |version: &str, value: i64| {
+            correction(Request::JsonPatch(vec![
+                patch::version_guard(version),
+                Op::Replace { path: "/spec/replicas".into(), value: json!(value) },
+            ]))
+        };
+        let apply = |version: &str, uid: &str, value: i64| {
+            correction(Request::Apply(json!({"metadata": {"resourceVersion": version, "uid": uid}, "spec": {"replicas": value}})))
+        };
+        assert_eq!(patch("7", 2).identity(), patch("8", 2).identity());
+        assert_eq!(apply("7", "a", 2).identity(), apply("8", "a", 2).identity());
+        let other_writer = Correction { writer: Writer { manager: "manager".into(), operation: Operation::Apply }, ..patch("7", 2) };
+        let body = json!({"metadata": {"uid": "a"}, "spec": {"replicas": 2}});
+        let all = [
+            patch("7", 2).identity(),
+            patch("7", 3).identity(),
+            other_writer.identity(),
+            correction(Request::JsonPatch(vec![Op::Add { path: "/spec/replicas".into(), value: json!(2) }])).identity(),
+            apply("7", "a", 2).identity(),
+            apply("7", "a", 3).identity(),
+            apply("7", "b", 2).identity(),
+            correction(Request::Create(body)).identity(),
+        ];
+        for (index, identity) in all.iter().enumerate() {
+            assert!(!all[..index].contains(identity), "correction {index} looks like another");
+        }
+    }
+}

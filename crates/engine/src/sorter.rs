@@ -302,7 +302,8 @@ fn not_after(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {
     matches!((time, limit), (Some(time), Some(limit)) if time <= limit)
 }
 
-fn in_both(order: &[Segment], other: &[Segment]) -> Vec<Segment> {
+/// The items of one order that are also in another.
+pub fn in_both(order: &[Segment], other: &[Segment]) -> Vec<Segment> {
     let other: std::collections::BTreeSet<&Segment> = other.iter().collect();
     order.iter().filter(|item| other.contains(item)).cloned().collect()
 }

@@ -30,7 +30,7 @@ use super::{
     state::StateId,
 };
 use crate::{
-    policy::Guard,
+    policy::{Guard, PolicyName},
     reports::bounds,
     state_secrets::{StoredRelease, StoredShown},
 };
@@ -479,6 +479,7 @@ impl Guardianship {
                 revision: self.loaded.as_ref().map(|loaded| i64::try_from(loaded.revision.meta.version).unwrap_or(i64::MAX)),
                 desired_hash: self.loaded.as_ref().map(|loaded| loaded.hash.clone()),
             }),
+            policy: self.guard.policy.as_ref().map(PolicyName::to_reference),
             cluster_uid: contact.uid.as_ref().map(ToString::to_string),
             observed_at: Some(now),
             last_drift_at: self.last_drift_at,
