@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use holdfast_api::{policy::DriftPolicy, report::DriftReport};
 use kube::CustomResourceExt;
 
-use crate::{fix::FixArguments, hub::HubArguments, scan::ScanArguments};
+use crate::{explain::ExplainArguments, fix::FixArguments, hub::HubArguments, scan::ScanArguments};
 
 /// Keeps a fleet of Kubernetes clusters as declared.
 #[derive(Debug, Parser)]
@@ -42,12 +42,21 @@ Exit status: 0 in sync, 1 drift, 2 error or something that could not be judged."
   holdfast fix -n shop --release web        asks, corrects one release and verifies
   holdfast fix -A --yes -o json             for machines: the schema of DriftReport.status, `corrections` lists the writes
   holdfast fix -A --dry-run -o json         a list of what would be written: release, object, paths, write
+  holdfast fix --approve prod-7 web         on the management cluster: lets the hub correct what it holds back
 
 Only drifted fields are written, under the release's own field manager, never a new revision. What the hub would not write is not
 written here either.
 
 Exit status: 0 as declared, 1 something still differs, 2 error or something that could not be judged, 130 interrupted.")]
     Fix(FixArguments),
+    /// Explain the decision about one object: what is declared, what is accepted and why, what differs and who did it, what would be written.
+    #[command(after_help = "Examples:
+  holdfast explain prod-7 deployment/web -n shop        from the management cluster
+  holdfast explain team-a/prod-7 deploy/web -o json     where several clusters are called prod-7
+  holdfast explain cm/web-settings                      on the cluster of the kubeconfig
+
+Nothing is written; dry-runs are asked for. The cluster is reached with the kubeconfig that the hub uses.")]
+    Explain(ExplainArguments),
     /// Print the custom resource definitions as YAML.
     Crds,
     /// Print a script that completes this command in a shell.

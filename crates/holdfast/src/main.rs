@@ -1,6 +1,7 @@
 //! Holdfast keeps a fleet of Kubernetes clusters as declared.
 
 mod cli;
+mod explain;
 mod fix;
 mod hub;
 mod kubeconfig;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Hub(arguments) => runtime.block_on(Box::pin(hub::run(arguments))),
         Command::Scan(arguments) => runtime.block_on(Box::pin(scan::run(arguments))),
         Command::Fix(arguments) => runtime.block_on(Box::pin(fix::run(arguments))),
+        Command::Explain(arguments) => runtime.block_on(Box::pin(explain::run(arguments))),
         Command::Completion { shell } => cli::print_completion(shell),
         Command::Crds => cli::print_crds(),
     };

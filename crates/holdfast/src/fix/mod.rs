@@ -1,5 +1,6 @@
 //! `holdfast fix`: the same look as `scan`, then, after a word from whoever runs it, the same corrections as the hub's.
 
+mod approve;
 mod correcting;
 mod proposals;
 
@@ -25,6 +26,8 @@ use crate::{
 use correcting::Corrector;
 use proposals::Proposed;
 
+pub use proposals::write_request;
+
 /// Flags of the correction.
 #[derive(Debug, Args)]
 pub struct FixArguments {
@@ -40,6 +43,10 @@ pub struct FixArguments {
     /// Also create missing objects that grant rights or lie outside the release's namespace, on the word of the release record alone.
     #[arg(long)]
     trust: bool,
+    /// On the management cluster: approve what the hub holds back because too many objects drifted at once, of one release or all.
+    #[arg(long, num_args = 1..=2, value_names = ["CLUSTER", "RELEASE"],
+          conflicts_with_all = ["all_namespaces", "namespace", "release", "trust", "output"])]
+    approve: Vec<String>,
     /// How the result is printed.
     #[arg(short = 'o', long, value_enum, default_value_t)]
     output: Output,
@@ -64,8 +71,16 @@ pub async fn run(arguments: FixArguments) -> ExitCode {
         eprintln!("holdfast: {error}");
         return ExitCode::from(2);
     }
-    match Box::pin(fix(&arguments)).await {
-        Ok(fixed) => ExitCode::from(fixed.code.unwrap_or_else(|| scan::exit_code(&fixed.statuses))),
+    let done = async {
+        somebody_agrees(&arguments)?;
+        if !arguments.approve.is_empty() {
+            return approve::approve(&arguments).await;
+        }
+        let fixed = Box::pin(fix(&arguments)).await?;
+        Ok(ExitCode::from(fixed.code.unwrap_or_else(|| scan::exit_code(&fixed.statuses))))
+    };
+    match Box::pin(done).await {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("holdfast: {error:#}");
             ExitCode::from(2)
@@ -73,11 +88,15 @@ pub async fn run(arguments: FixArguments) -> ExitCode {
     }
 }
 
-async fn fix(arguments: &FixArguments) -> anyhow::Result<Fixed> {
-    // Said first: a question that nobody can answer should not cost a look at the cluster.
-    if !(arguments.yes || arguments.dry_run || std::io::stdin().is_terminal()) {
-        anyhow::bail!("there is no terminal to ask on; --yes corrects without asking, --dry-run only shows what would be written");
+/// Said first: a question that nobody can answer should not cost a look at the cluster.
+fn somebody_agrees(arguments: &FixArguments) -> anyhow::Result<()> {
+    if arguments.yes || arguments.dry_run || std::io::stdin().is_terminal() {
+        return Ok(());
     }
+    anyhow::bail!("there is no terminal to ask on; --yes goes on without asking, --dry-run only shows what would be written")
+}
+
+async fn fix(arguments: &FixArguments) -> anyhow::Result<Fixed> {
     let reached = arguments.selection.target.reach().await?;
     let scope = arguments.selection.scope(&reached.namespace);
     // Another release, wherever its records are, may declare the same objects.
@@ -124,13 +143,33 @@ fn left(survey: &Survey, look: &Look, paint: Paint) -> String {
 
 /// Shows what would be written and asks.
 fn agreed(proposed: &[Proposed]) -> anyhow::Result<bool> {
-    let mut err = std::io::stderr().lock();
     let count = proposed.len();
-    let objects = if count == 1 { "object" } else { "objects" };
-    write!(err, "{}\nCorrect {count} {objects}? [y/N] ", proposals::render(proposed, Paint::for_stderr())).context("cannot ask")?;
-    err.flush().context("cannot ask")?;
-    drop(err);
+    let question = if count == 1 { "Correct this object?".to_owned() } else { format!("Correct these {count} objects?") };
+    agreed_to(&proposals::render(proposed, Paint::for_stderr()), &question)
+}
+
+/// Shows a text and asks. Standard output is for the result.
+fn agreed_to(text: &str, question: &str) -> anyhow::Result<bool> {
+    let mut err = std::io::stderr();
+    write!(err, "{text}\n{question} [y/N] ").and_then(|()| err.flush()).context("cannot ask")?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).context("cannot read the answer")?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    Ok(is_yes(&answer))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clear_yes_is_one() {
+        for (answer, yes) in [("y\n", true), ("YES\n", true), (" y \n", true), ("\n", false), ("", false), ("n\n", false), ("yup\n", false)]
+        {
+            assert_eq!(is_yes(answer), yes, "{answer:?}");
+        }
+    }
 }

@@ -48,6 +48,8 @@ use super::{
 const JUDGING: usize = 16;
 /// Release records read at the same time. Each may hold megabytes.
 const LOADING: usize = 8;
+/// How often the records are listed anew when one of them changed before it was read.
+const ATTEMPTS: usize = 5;
 
 /// The guard of a release, as far as anybody gave it one.
 pub type Guards = Box<dyn Fn(&ReleaseName) -> Arc<Guard>>;
@@ -60,6 +62,9 @@ pub enum Purpose {
     /// Something may be written, so everything must be known that could speak against it.
     Write,
 }
+
+/// A release of which nobody knows what it declares.
+struct Unread(ReleaseName, LoadError);
 
 /// One look at a cluster.
 pub struct Survey {
@@ -172,15 +177,12 @@ impl Survey {
 
     /// Judges the releases that are `wanted`, given what they declare.
     pub async fn look(&self, scope: &Scope, only: Option<&str>, wanted: impl Fn(&ReleaseName, &Subject) -> bool) -> anyhow::Result<Look> {
-        let book = lists::book(&self.examiner.client, &self.scope, self.purpose).await?;
+        let (book, mut subjects, claims) = self.declared().await?;
         if let Some(only) = only
             && !book.releases().any(|release| release.name == only && scope.holds(&release.namespace))
         {
             anyhow::bail!("there is no release {only} {scope}; -A looks in all namespaces");
         }
-        // What the other releases declare matters too: an object with two owners belongs to neither.
-        let mut claims = Claims::default();
-        let mut subjects = self.subjects(&book, &mut claims).await?;
         subjects.retain(|release, subject| wanted(release, subject));
         let objects = || subjects.values().flat_map(|subject| &subject.objects);
         let mut around = self.surroundings(claims, objects().count(), objects()).await?;
@@ -195,7 +197,24 @@ impl Survey {
         Ok(Look { subjects, around })
     }
 
-    async fn subjects(&self, book: &Book, claims: &mut Claims) -> anyhow::Result<BTreeMap<ReleaseName, Subject>> {
+    /// What every release declares, wanted or not: an object with two owners belongs to neither.
+    async fn declared(&self) -> anyhow::Result<(Book, BTreeMap<ReleaseName, Subject>, Claims)> {
+        let mut attempts = 1;
+        loop {
+            let book = lists::book(&self.examiner.client, &self.scope, self.purpose).await?;
+            let mut claims = Claims::default();
+            match self.subjects(&book, &mut claims).await {
+                Ok(subjects) => return Ok((book, subjects, claims)),
+                // Somewhere Helm is at work, which says nothing about any other release.
+                Err(_) if attempts < ATTEMPTS => attempts += 1,
+                Err(Unread(release, error)) => {
+                    anyhow::bail!("release {release} may declare the same objects: {error}; try again")
+                }
+            }
+        }
+    }
+
+    async fn subjects(&self, book: &Book, claims: &mut Claims) -> Result<BTreeMap<ReleaseName, Subject>, Unread> {
         let loads = book.releases().flat_map(|release| book.in_force(release).into_iter().map(move |record| (release, record)));
         let loads = loads.map(|(release, record)| async move {
             let declared = release::load(&self.examiner.client, &self.catalog, &record).await;
@@ -224,8 +243,8 @@ impl Survey {
                     }
                 }
                 // What it declares is not known, and could be anything. A broken record declares nothing.
-                (Err(LoadError::Read(_) | LoadError::Overtaken), _) if self.purpose == Purpose::Write => {
-                    anyhow::bail!("the record of release {release} could not be read, which may declare the same objects; try again")
+                (Err(error @ (LoadError::Read(_) | LoadError::Overtaken)), _) if self.purpose == Purpose::Write => {
+                    return Err(Unread(release.clone(), error));
                 }
                 (Err(error), Some(_)) => subject.guardianship.load_error = Some(error),
                 (Err(_), None) => {}

@@ -121,7 +121,8 @@ pub fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>
     }
 }
 
-fn write_path(out: &mut String, path: &PathFinding, now: Option<Timestamp>, paint: Paint) {
+/// One path with both values and who wrote it.
+pub fn write_path(out: &mut String, path: &PathFinding, now: Option<Timestamp>, paint: Paint) {
     let values = match (path.change, &path.desired, &path.live) {
         (Change::Changed, None, None) => "changed (values not shown)".to_owned(),
         (Change::Removed, None, _) => "removed (value not shown)".to_owned(),

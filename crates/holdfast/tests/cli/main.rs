@@ -8,10 +8,14 @@
     reason = "clippy allows it in test functions, not in their helpers"
 )]
 
+mod approvals;
+mod canaries;
 #[allow(dead_code, reason = "shared with the hub's corrections")]
 #[path = "../correction/drifts.rs"]
 mod drifts;
+mod explain;
 mod fix;
+mod library;
 mod program;
 mod refusals;
 #[path = "../support/mod.rs"]
