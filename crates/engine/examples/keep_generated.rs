@@ -33,11 +33,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
+    /// A keeper that knows nothing yet.
     pub fn new(client: Client, namespace: &str) -> Self {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
         Self { api: Api::namespaced_with(client, namespace, &resource), generated: generate(), known: None }
     }
 
+    /// One look, and what it takes. To be called for every change of the object, whoever made it.
     pub async fn reconcile(&mut self) -> anyhow::Result<Done> {
         let Some(live) = self.api.get_opt("generated").await? else { return self.write().await };
         let live = serde_json::to_value(live)?;

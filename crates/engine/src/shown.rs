@@ -4,7 +4,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    manager::Operation,
     object::Gvk,
     patch::{self, Op},
     plan::{Correction, Request},
@@ -71,11 +70,6 @@ impl ShownWrite {
             moves_ownership: correction.then.is_some(),
         }
     }
-
-    /// Whether it is sent as the release's server-side apply.
-    pub fn applies(&self) -> bool {
-        self.operation == Operation::Apply.as_str()
-    }
 }
 
 /// A pointer names list items by their place only, so each is looked up in the object as the operations before it leave it.
@@ -95,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::manager::Writer;
+    use crate::manager::{Operation, Writer};
 
     fn shown(kind: &str, live: &Value, ops: Vec<Op>) -> Vec<ShownOperation> {
         let mut all = vec![patch::version_guard("7")];

@@ -1,8 +1,8 @@
 //! The command line.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use holdfast_api::{policy::DriftPolicy, report::DriftReport};
 use kube::CustomResourceExt;
@@ -68,6 +68,15 @@ Nothing is written; dry-runs are asked for. The cluster is reached with the kube
         /// The shell.
         shell: Shell,
     },
+}
+
+/// Reads the command line. As a plugin of kubectl it calls itself what people type.
+pub fn parse() -> Cli {
+    let command = Cli::command();
+    let program = std::env::args_os().next().unwrap_or_default();
+    let is_plugin = Path::new(&program).file_stem().is_some_and(|name| name == "kubectl-holdfast");
+    let command = if is_plugin { command.bin_name("kubectl holdfast") } else { command };
+    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
 }
 
 /// Prints the completion of a shell.

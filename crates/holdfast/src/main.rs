@@ -11,16 +11,14 @@ mod selection;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{Cli, Command};
+use cli::Command;
 
 /// Small allocations of many sizes, freed from other threads than those that made them: what jemalloc is good at.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = cli::parse();
     holdfast_fleet::supervisor::install_panic_hook();
     // Two providers could be in the tree; the first call decides, so it comes before anything else.
     if rustls::crypto::ring::default_provider().install_default().is_err() {

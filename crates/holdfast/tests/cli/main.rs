@@ -18,6 +18,7 @@ mod fix;
 mod library;
 mod program;
 mod refusals;
+mod shell;
 #[path = "../support/mod.rs"]
 mod support;
 #[allow(dead_code, reason = "shared with the hub's corrections")]
