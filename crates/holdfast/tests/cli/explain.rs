@@ -127,7 +127,7 @@ async fn the_cluster_itself_can_be_asked() {
     assert_eq!((&settings["verdict"], &settings["differs"][0]["path"]), (&json!("Drifted"), &json!("/data/color")), "{settings:#}");
 
     let twice = configmap(name, "twice", "color", "blue");
-    Release::new(&world, "first", Style::ServerSide).install(&[twice.clone()]).await;
+    Release::new(&world, "first", Style::ServerSide).install(std::slice::from_ref(&twice)).await;
     Release::new(&world, "second", Style::ServerSide).record(1, "deployed", &[twice]).await;
     let both = explain(&["cm/twice", "-n", name, "-o", "json"]).await.json();
     let said: Vec<(&str, &str)> = both

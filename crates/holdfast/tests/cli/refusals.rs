@@ -45,7 +45,7 @@ async fn what_the_hub_would_not_write_is_not_written() {
     // Two releases declare one object.
     let shared = configmap(namespace, "shared", "color", "blue");
     let first = Release::new(&world, "first", Style::ServerSide);
-    first.install(&[shared.clone()]).await;
+    first.install(std::slice::from_ref(&shared)).await;
     Release::new(&world, "second", Style::ServerSide).record(1, "deployed", &[shared]).await;
     mallory.merge_patch(&Target::configmap(namespace, "shared"), &json!({"data": {"color": "red"}})).await.unwrap();
     // A record that somebody forged declares what is not its own.

@@ -63,14 +63,14 @@ pub enum Intents {
     /// Nowhere, so there is no such repair.
     None,
     /// On the management cluster, where a restart finds it.
-    Kept(ClusterSecrets),
+    Kept(Box<ClusterSecrets>),
     /// In this process alone: whoever runs it sees the repair through, or is told that it was not finished.
     InProcess,
 }
 
 impl From<Option<ClusterSecrets>> for Intents {
     fn from(secrets: Option<ClusterSecrets>) -> Self {
-        secrets.map_or(Self::None, Self::Kept)
+        secrets.map_or(Self::None, |secrets| Self::Kept(Box::new(secrets)))
     }
 }
 
