@@ -72,6 +72,18 @@ pub struct Source {
     pub desired_hash: Option<String>,
 }
 
+/// A policy, as a report names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyRef {
+    /// `DriftPolicy` or `ClusterDriftPolicy`.
+    pub kind: String,
+    /// Its namespace; empty for one of the whole management cluster.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
 /// What was found about one object, best first: the order is that of the report, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Verdict {
@@ -483,6 +495,9 @@ pub struct DriftReportStatus {
     /// The source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
+    /// The policy that decides about the source; none where it is only watched by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyRef>,
     /// UID of the `kube-system` namespace of the workload cluster this was found on; absent before the cluster was reached.
     #[serde(default, rename = "clusterUID", skip_serializing_if = "Option::is_none")]
     pub cluster_uid: Option<String>,

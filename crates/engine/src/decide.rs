@@ -367,6 +367,15 @@ pub fn overtaken(case: &Case<'_>) -> Judgement {
     }
 }
 
+/// The judgement where a write was decided on and is only told.
+pub fn proposed(case: &Case<'_>) -> Judgement {
+    match decide(&Case { permit: Permit::Report(None), ..shallow(case) }) {
+        Step::Done(judgement) => *judgement,
+        // A question is left open only where the object could not be judged at all.
+        _ => overtaken(case),
+    }
+}
+
 /// The judgement after a correction was accepted. `answer` is the server's response; it becomes the baseline of the
 /// paths that the write contained.
 pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: &Correction, answer: &Value) -> Judgement {

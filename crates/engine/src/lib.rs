@@ -1,5 +1,8 @@
 //! Holdfast's judgement: pure functions over plain values. No I/O, no clock, no async.
 //!
+//! Controllers of other people find what they need in [`judge`]; `examples/keep_generated.rs` is one. The rest is what Holdfast itself
+//! needs beyond that: releases, first sight of objects it did not write, and corrections that leave no trace.
+//!
 //! The way of a decision: [`normalise`] makes a declared object comparable; a forced server-side-apply dry-run tells
 //! its [`owned`] paths; [`project`] looks these up in the live object; [`assess`] sorts the differences; [`decide`]
 //! answers with the next step, and [`plan`] builds the write.
@@ -16,6 +19,7 @@ pub mod equivalence;
 pub mod fields;
 mod inexact;
 pub mod items;
+pub mod judge;
 pub mod manager;
 pub mod meets;
 pub mod normalise;
@@ -28,6 +32,7 @@ mod positional;
 pub mod project;
 pub mod redact;
 pub mod reduced;
+pub mod shown;
 mod sorter;
 pub mod stored;
 pub mod yields;

@@ -38,18 +38,47 @@ pub enum Op {
 
 impl fmt::Debug for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (word, path) = match self {
-            Self::Add { path, .. } => ("add", path),
-            Self::Replace { path, .. } => ("replace", path),
-            Self::Remove { path } => ("remove", path),
-        };
-        write!(f, "{word} {path}")
+        write!(f, "{} {}", self.word(), self.path())
     }
 }
 
+impl Op {
+    /// Where it works, as a JSON pointer.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Add { path, .. } | Self::Replace { path, .. } | Self::Remove { path } => path,
+        }
+    }
+
+    /// What it puts there.
+    pub const fn value(&self) -> Option<&Value> {
+        match self {
+            Self::Add { value, .. } | Self::Replace { value, .. } => Some(value),
+            Self::Remove { .. } => None,
+        }
+    }
+
+    /// The word of RFC 6902.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Add { .. } => "add",
+            Self::Replace { .. } => "replace",
+            Self::Remove { .. } => "remove",
+        }
+    }
+
+    /// Whether it only guards the version of the object, see [`version_guard`].
+    pub fn is_version_guard(&self) -> bool {
+        self.path() == VERSION
+    }
+}
+
+/// Where an object's version stands.
+const VERSION: &str = "/metadata/resourceVersion";
+
 /// The guard every patch starts with: a stale version is a clean 409, where `test` would be an anonymous 422.
 pub fn version_guard(resource_version: &str) -> Op {
-    Op::Replace { path: "/metadata/resourceVersion".to_owned(), value: Value::String(resource_version.to_owned()) }
+    Op::Replace { path: VERSION.to_owned(), value: Value::String(resource_version.to_owned()) }
 }
 
 /// Builds a patch step by step on a working copy, so that every pointer fits the state its operation meets.
@@ -264,10 +293,7 @@ fn escape(name: &str) -> String {
 
 /// Applies one operation to a copy. Operations come from [`Builder`], so their pointers fit; others do nothing.
 pub fn apply(object: &mut Value, op: &Op) {
-    let (path, value) = match op {
-        Op::Add { path, value } | Op::Replace { path, value } => (path, Some(value)),
-        Op::Remove { path } => (path, None),
-    };
+    let (path, value) = (op.path(), op.value());
     let Some((parent, last)) = path.rsplit_once('/') else { return };
     let last = last.replace("~1", "/").replace("~0", "~");
     match (object.pointer_mut(parent), value) {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::{
     answer::Answer,
     assess::Assessment,
+    canonical::{Digest, Digester},
     case::{Case, Desired},
     collateral,
     fields::{self, Move},
@@ -56,6 +57,37 @@ pub struct Correction {
     pub touched: Vec<Path>,
     /// Ownership to move by a second patch once the first has been accepted.
     pub then: Option<Move>,
+}
+
+impl Correction {
+    /// What it would do, whatever version of the object it meets: two corrections of one identity leave the same behind.
+    pub fn identity(&self) -> Digest {
+        let mut digester = Digester::new();
+        digester.add(self.writer.manager.as_bytes());
+        digester.add(self.writer.operation.as_str().as_bytes());
+        match &self.request {
+            Request::JsonPatch(ops) => {
+                digester.add(b"JsonPatch");
+                for op in ops.iter().filter(|op| !op.is_version_guard()) {
+                    digester.add_value(serde_json::to_value(op).ok().as_ref());
+                }
+            }
+            Request::Apply(body) => {
+                digester.add(b"Apply");
+                let mut body = body.clone();
+                if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
+                    // Of the two guards the uid stays: another incarnation is another object.
+                    metadata.remove("resourceVersion");
+                }
+                digester.add_value(Some(&body));
+            }
+            Request::Create(body) | Request::CreateByApply(body) => {
+                digester.add(b"Create");
+                digester.add_value(Some(body));
+            }
+        }
+        digester.finish()
+    }
 }
 
 /// Whether the plan is already known to change nothing else.
@@ -193,6 +225,48 @@ fn name_as_written(desired: &Desired, paths: &mut OwnedSet, released: &mut Owned
             paths.remove_tree(&data);
             paths.insert_path(&Path::of_fields(&["stringData", name]));
             released.insert_path(&data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn correction(request: Request) -> Correction {
+        let writer = Writer { manager: "helm".into(), operation: Operation::Apply };
+        Correction { request, writer, paths: Vec::new(), touched: Vec::new(), then: None }
+    }
+
+    #[test]
+    fn a_correction_is_the_same_whatever_version_it_meets() {
+        let patch = |version: &str, value: i64| {
+            correction(Request::JsonPatch(vec![
+                patch::version_guard(version),
+                Op::Replace { path: "/spec/replicas".into(), value: json!(value) },
+            ]))
+        };
+        let apply = |version: &str, uid: &str, value: i64| {
+            correction(Request::Apply(json!({"metadata": {"resourceVersion": version, "uid": uid}, "spec": {"replicas": value}})))
+        };
+        assert_eq!(patch("7", 2).identity(), patch("8", 2).identity());
+        assert_eq!(apply("7", "a", 2).identity(), apply("8", "a", 2).identity());
+        let other_writer = Correction { writer: Writer { manager: "manager".into(), operation: Operation::Apply }, ..patch("7", 2) };
+        let body = json!({"metadata": {"uid": "a"}, "spec": {"replicas": 2}});
+        let all = [
+            patch("7", 2).identity(),
+            patch("7", 3).identity(),
+            other_writer.identity(),
+            correction(Request::JsonPatch(vec![Op::Add { path: "/spec/replicas".into(), value: json!(2) }])).identity(),
+            apply("7", "a", 2).identity(),
+            apply("7", "a", 3).identity(),
+            apply("7", "b", 2).identity(),
+            correction(Request::Create(body)).identity(),
+        ];
+        for (index, identity) in all.iter().enumerate() {
+            assert!(!all[..index].contains(identity), "correction {index} looks like another");
         }
     }
 }

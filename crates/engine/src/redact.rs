@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{object::Gvk, path::Path};
 
@@ -16,7 +16,19 @@ use crate::{object::Gvk, path::Path};
 pub const SHOWN: usize = 256;
 
 /// Words in a field, key or variable name that mark its value as secret.
-const SECRET_NAMES: [&str; 20] = [
+const SECRET_NAMES: [&str; 32] = [
+    "encryptionkey",
+    "encryption_key",
+    "encryption-key",
+    "masterkey",
+    "master_key",
+    "master-key",
+    "licensekey",
+    "license_key",
+    "license-key",
+    "webhookurl",
+    "webhook_url",
+    "webhook-url",
     "password",
     "_pass",
     "salt",
@@ -39,12 +51,36 @@ const SECRET_NAMES: [&str; 20] = [
     "dsn",
 ];
 
+/// Annotations in which tools keep a whole earlier version of the object: kubectl and others, kapp, Rancher.
+const WHOLE_OBJECTS: [&str; 3] = ["last-applied", "kapp.k14s.io/original", "objectset.rio.cattle.io/applied"];
+
 /// Words that mark a text when `=` or `:` follows, as in a configuration file or a connection string.
 const SECRET_SETTINGS: [&str; 11] =
     ["password", "passwd", "passphrase", "pwd", "secret", "token", "apikey", "api_key", "api-key", "credential", "authorization"];
 
 /// Beginnings of well-known tokens and keys.
-const SECRET_BEGINNINGS: [&str; 9] = ["-----BEGIN", "eyJ", "AKIA", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "sk-"];
+const SECRET_BEGINNINGS: [&str; 17] = [
+    "eyJ",
+    "AKIA",
+    "AIza",
+    "ya29.",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "ghu_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "npm_",
+    "dckr_pat_",
+    "hvs.",
+    "SG.",
+    "xox",
+    "sk-",
+];
+
+/// What a text may have anywhere that holds a secret: keys and certificates, addresses that are passwords, hashes of passwords.
+const SECRET_PARTS: [&str; 7] = ["-----BEGIN", "hooks.slack.com/services/", "$apr1$", "$2a$", "$2b$", "$2y$", "{SHA}"];
 
 /// Stands for a value in `Debug` output.
 pub struct Hidden;
@@ -65,21 +101,47 @@ pub fn shown(gvk: &Gvk, path: &Path, value: Option<&Value>) -> Option<Value> {
     if text.len() <= SHOWN { Some(value.clone()) } else { Some(Value::String(format!("({} bytes)", text.len()))) }
 }
 
-/// The path as it may be shown: a set item is its own value.
+/// The same for a JSON pointer into `object`, which names list items by their place: whatever an item on the way calls itself counts
+/// as part of the path.
+pub fn shown_at(gvk: &Gvk, object: &Value, pointer: &str, value: Option<&Value>) -> Option<Value> {
+    let mut at = Some(object);
+    for token in pointer.split('/').skip(1) {
+        let is_item = at.is_some_and(Value::is_array);
+        let token = token.replace("~1", "/").replace("~0", "~");
+        at = at.and_then(|at| match at {
+            Value::Object(members) => members.get(&token),
+            Value::Array(items) => token.parse::<usize>().ok().and_then(|index| items.get(index)),
+            _ => None,
+        });
+        if is_item && at.and_then(Value::as_object).is_some_and(calls_itself_secret) {
+            return None;
+        }
+    }
+    let path = Path::of_fields(&pointer.split('/').skip(1).collect::<Vec<_>>());
+    shown(gvk, &path, value)
+}
+
+/// The path as it may be shown: a set item is its own value, and the key of an item may be one.
 pub fn path_text(gvk: &Gvk, path: &Path) -> String {
-    if is_secret(gvk, path) { path.without_items() } else { path.to_string() }
+    let text = path.to_string();
+    if is_secret(gvk, path) || holds_secret(&text) { path.without_items() } else { text }
 }
 
 /// Whether values at this path are secret by kind or by name.
 pub fn is_secret(gvk: &Gvk, path: &Path) -> bool {
     let text = path.to_string();
     // A whole earlier version of the object, Secret or not, may hide in this annotation.
-    gvk.kind.contains("Secret") || text.contains("last-applied-configuration") || names_secret(&text)
+    gvk.kind.contains("Secret") || names_secret(&text)
 }
 
 fn names_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|word| name.contains(word))
+    SECRET_NAMES.iter().chain(&WHOLE_OBJECTS).any(|word| name.contains(word)) || is_word(&name, "pass")
+}
+
+/// Whether a name has this word on its own: `DB_PASS`, not `passthrough` or `compass`.
+fn is_word(name: &str, word: &str) -> bool {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|part| part == word)
 }
 
 /// Something with a telling name or content inside a value.
@@ -87,7 +149,7 @@ fn mentions_secret(value: &Value) -> bool {
     match value {
         Value::Object(members) => {
             members.iter().any(|(name, member)| (names_secret(name) && !member.is_boolean()) || mentions_secret(member))
-                || ["name", "key"].iter().any(|field| members.get(*field).and_then(Value::as_str).is_some_and(names_secret))
+                || calls_itself_secret(members)
         }
         // `--password`, `hunter2`: a flag and its value are neighbours.
         Value::Array(items) => {
@@ -98,10 +160,16 @@ fn mentions_secret(value: &Value) -> bool {
     }
 }
 
+/// An environment variable, a header, an item of a list of settings.
+fn calls_itself_secret(members: &Map<String, Value>) -> bool {
+    ["name", "key"].iter().any(|field| members.get(*field).and_then(Value::as_str).is_some_and(names_secret))
+}
+
 fn holds_secret(text: &str) -> bool {
-    SECRET_BEGINNINGS.iter().any(|beginning| {
-        text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ':' | ',')).any(|word| word.starts_with(beginning))
-    }) || text.contains("-----BEGIN")
+    SECRET_PARTS.iter().any(|part| text.contains(part))
+        || SECRET_BEGINNINGS.iter().any(|beginning| {
+            text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '=' | ':' | ',')).any(|word| word.starts_with(beginning))
+        })
         || has_user_info(text)
         || has_setting(&text.to_ascii_lowercase())
 }
@@ -161,11 +229,20 @@ mod tests {
             json!(["--password", "hunter2"]),
             json!(["--db-password=hunter2"]),
             json!([{"secretKey": "hunter2"}]),
+            json!([{"name": "DB_PASS", "value": "hunter2"}]),
+            json!({"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}),
+            json!({"annotations": {"kapp.k14s.io/original": "{}"}}),
+            json!({"annotations": {"objectset.rio.cattle.io/applied": "H4sI"}}),
+            json!({"spec": {"encryptionKey": "hunter2"}}),
+            json!("url: https://hooks.slack.com/services/T0/B0/hunter2"),
+            json!("admin:$2y$05$abc"),
+            json!("key AIzaSyA"),
         ] {
             assert_eq!(shown(secret.clone()), None, "{secret}");
         }
         for harmless in [
             json!("sla: 12h\n"),
+            json!({"passthrough": "all", "compass": "north", "bypass": 1}),
             json!("img:1"),
             json!("mirror.example/auth/nginx:1.27"),
             json!("a@example.com"),
@@ -173,6 +250,15 @@ mod tests {
             json!(5),
         ] {
             assert_eq!(shown(harmless.clone()), Some(harmless));
+        }
+    }
+
+    #[test]
+    fn a_path_shows_no_key_that_is_a_secret() {
+        let item = |text: &str| Path::of_fields(&["spec", "entries"]).join(Segment::Item(json!(text)));
+        assert_eq!(path_text(&Gvk::new("v1", "ConfigMap"), &item("red")), "/spec/entries/[=red]");
+        for (kind, path) in [("SealedSecret", item("red")), ("Gate", item("eyJhbGciOi"))] {
+            assert_eq!(path_text(&Gvk::new("v1", kind), &path), "/spec/entries/[=…]", "{kind}");
         }
     }
 

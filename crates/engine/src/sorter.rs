@@ -338,13 +338,14 @@ impl<'a> Sorter<'a> {
             (None, _) if answered.as_deref() == Some(found) => self.admission("the server orders it so"),
             (None, _) => Sorted::Drifted(None),
         };
+        let gvk = &self.case.desired.key.gvk;
         let drift = |path: Path| {
             let finding = PathFinding {
-                path: path.to_string(),
+                path: redact::path_text(gvk, &path),
                 change: Change::Changed,
-                desired: Some(names(wanted)),
+                desired: redact::shown(gvk, &path, Some(&names(wanted))),
                 accepted: None,
-                live: Some(names(found)),
+                live: redact::shown(gvk, &path, Some(&names(found))),
                 actor: Some(self.unattributed()),
             };
             Drift { path, target: None, pair: pair(Some(&names(wanted)), Some(&names(found))), finding, reason: Reason::OrderChanged }
@@ -397,7 +398,8 @@ fn not_after(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {
     matches!((time, limit), (Some(time), Some(limit)) if time <= limit)
 }
 
-fn in_both(order: &[Segment], other: &[Segment]) -> Vec<Segment> {
+/// The items of one order that are also in another.
+pub fn in_both(order: &[Segment], other: &[Segment]) -> Vec<Segment> {
     let other: std::collections::BTreeSet<&Segment> = other.iter().collect();
     order.iter().filter(|item| other.contains(item)).cloned().collect()
 }

@@ -40,13 +40,28 @@ fn manifest() {
 }
 
 #[test]
+fn normalise() {
+    fuzz(&targets::NORMALISE, 1500);
+}
+
+#[test]
 fn policy() {
     fuzz(&targets::POLICY, 1000);
 }
 
 #[test]
+fn projection() {
+    fuzz(&targets::PROJECTION, 1500);
+}
+
+#[test]
 fn record() {
     fuzz(&targets::RECORD, 1500);
+}
+
+#[test]
+fn redaction() {
+    fuzz(&targets::REDACTION, 1500);
 }
 
 #[test]

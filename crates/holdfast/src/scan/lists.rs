@@ -17,7 +17,7 @@ use holdfast_hub::cluster::{
 };
 use serde_json::value::RawValue;
 
-use super::{CLUSTER, Scope};
+use super::{CLUSTER, Scope, survey::Purpose};
 
 /// Objects on one page.
 const PAGE: u32 = 500;
@@ -44,12 +44,17 @@ pub async fn list(
     }
 }
 
-/// All release records.
-pub async fn book(client: &ApiClient, scope: &Scope) -> anyhow::Result<Book> {
+/// All release records. Where nothing is written, those that may not be listed are told and done without.
+pub async fn book(client: &ApiClient, scope: &Scope, purpose: Purpose) -> anyhow::Result<Book> {
     let mut book = Book::default();
     for store in Store::ALL {
         match records(client, scope, store, &mut book).await {
             Ok(()) => {}
+            Err(CallError::Forbidden) if purpose == Purpose::Write => anyhow::bail!(
+                "these credentials may not list {} {scope}, where releases are kept; nothing is written while another release could declare \
+                 the same objects unseen",
+                if store == Store::Secrets { "Secrets" } else { "ConfigMaps" }
+            ),
             Err(CallError::Forbidden) if store == Store::ConfigMaps => {
                 eprintln!("holdfast: these credentials may not list ConfigMaps {scope}; releases that Helm keeps there are not seen");
             }
@@ -80,7 +85,7 @@ async fn records(client: &ApiClient, scope: &Scope, store: Store, book: &mut Boo
     .await
 }
 
-/// The autoscalers of these namespaces, or of all.
+/// The autoscalers of these namespaces, or of all. They are not complete where these credentials may not list them.
 pub async fn scalers(client: &ApiClient, catalog: &Catalog, namespaces: Option<&BTreeSet<&str>>) -> anyhow::Result<Scalers> {
     let mut scalers = Scalers::default();
     for kind in ScalerKind::ALL {
@@ -89,6 +94,8 @@ pub async fn scalers(client: &ApiClient, catalog: &Catalog, namespaces: Option<&
             None => vec![all],
             Some(namespaces) => namespaces.iter().map(|namespace| all.clone().in_namespace(namespace)).collect::<Result<_, _>>()?,
         };
+        scalers.expect(kind);
+        let mut is_complete = true;
         for endpoint in endpoints {
             let listed = list(client, &endpoint, Shape::Full, ListQuery::default(), |item| {
                 if let Some(scaler) = ScalerSight::read(kind, CLUSTER, item.get()) {
@@ -101,12 +108,16 @@ pub async fn scalers(client: &ApiClient, catalog: &Catalog, namespaces: Option<&
                 Ok(()) => {}
                 Err(CallError::Forbidden) => {
                     eprintln!("holdfast: these credentials may not list {}; what one of them set shows as drift", kind.plural());
+                    is_complete = false;
                     break;
                 }
                 // Only a guess said that the kind may be served.
                 Err(CallError::NotFound) => break,
                 Err(error) => return Err(error).context("cannot list autoscalers"),
             }
+        }
+        if is_complete {
+            scalers.list_complete(kind);
         }
     }
     Ok(scalers)

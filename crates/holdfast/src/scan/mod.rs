@@ -1,19 +1,18 @@
 //! `holdfast scan`: one look at a cluster with the same engine as the hub. Nothing is installed, nothing is written.
 
 mod lists;
-mod paint;
+pub mod paint;
 mod preload;
-mod progress;
+pub mod progress;
 mod shapes;
-mod survey;
-mod table;
+pub mod survey;
+pub mod table;
 
 use std::{
     fmt,
     io::{ErrorKind, Read as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
 };
 
 use anyhow::Context as _;
@@ -22,26 +21,33 @@ use holdfast_api::{
     condition::Truth,
     report::{DriftReportStatus, Verdict},
 };
-use holdfast_fleet::{
-    call::{ApiClient, Deadlines},
-    transport::{Connection, Unobserved},
-};
 use holdfast_hub::cluster::state::ClusterId;
+use serde::Serialize;
 
-use crate::kubeconfig;
+use crate::selection::Selection;
 use paint::Paint;
-use survey::Survey;
+use survey::{Purpose, Survey};
 
 /// There is only one cluster.
-const CLUSTER: ClusterId = ClusterId(0);
+pub const CLUSTER: ClusterId = ClusterId(0);
 
 /// Where releases are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Scope {
+pub enum Scope {
     /// Everywhere.
     Cluster,
     /// In one namespace.
     Namespace(String),
+}
+
+impl Scope {
+    /// Whether a namespace belongs to it.
+    pub fn holds(&self, namespace: &str) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Namespace(own) => own == namespace,
+        }
+    }
 }
 
 impl fmt::Display for Scope {
@@ -55,11 +61,11 @@ impl fmt::Display for Scope {
 
 /// How the result is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub enum Output {
     /// For people.
     #[default]
     Table,
-    /// A list of `DriftReport.status`.
+    /// For machines; see the examples.
     Json,
     /// The same as YAML.
     Yaml,
@@ -68,24 +74,12 @@ enum Output {
 /// Flags of the scan.
 #[derive(Debug, Args)]
 pub struct ScanArguments {
-    /// Releases of all namespaces.
-    #[arg(short = 'A', long)]
-    all_namespaces: bool,
-    /// Releases of this namespace; else that of the kubeconfig's context.
-    #[arg(short = 'n', long, conflicts_with = "all_namespaces")]
-    namespace: Option<String>,
-    /// Only this release.
-    #[arg(long)]
-    release: Option<String>,
+    /// The releases.
+    #[command(flatten)]
+    selection: Selection,
     /// Compare these manifests instead of releases; `-` reads standard input.
     #[arg(long, value_name = "FILE|-", conflicts_with = "release")]
     manifest: Option<PathBuf>,
-    /// Kubeconfig; else KUBECONFIG, else ~/.kube/config.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig.
-    #[arg(long)]
-    context: Option<String>,
     /// How the result is printed.
     #[arg(short = 'o', long, value_enum, default_value_t)]
     output: Output,
@@ -113,18 +107,14 @@ pub async fn run(arguments: ScanArguments) -> ExitCode {
 async fn scan(arguments: &ScanArguments) -> anyhow::Result<Vec<DriftReportStatus>> {
     // Read first: a typing mistake should not cost a connection.
     let manifests = arguments.manifest.as_deref().map(read_manifests).transpose()?;
-    let config = kubeconfig::load(arguments.kubeconfig.as_deref(), arguments.context.clone()).await?;
-    let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-    let scope = if arguments.all_namespaces { Scope::Cluster } else { Scope::Namespace(namespace.clone()) };
-    let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-    let connection = Connection::from_client_config(config, Arc::new(Unobserved)).await?;
-    let survey = Survey::prepare(ApiClient::new(connection, Deadlines::default()), scope.clone())
-        .await
-        .map_err(|error| anyhow::anyhow!("{server}: {error:#}; --context and --kubeconfig choose another cluster"))?;
+    let reached = arguments.selection.target.reach().await?;
+    let scope = arguments.selection.scope(&reached.namespace);
+    let namespace = arguments.selection.namespace.clone().unwrap_or_else(|| reached.namespace.clone());
+    let survey = reached.survey(scope.clone(), Purpose::Look, Survey::unguarded()).await?;
     if let Some(text) = manifests {
         return Ok(vec![survey.manifests(&text, &namespace).await?]);
     }
-    let statuses = survey.releases(arguments.release.as_deref()).await?;
+    let statuses = survey.releases(&scope, arguments.selection.release.as_deref()).await?;
     if statuses.is_empty() {
         let hint = if scope == Scope::Cluster { "" } else { "; -A looks in all namespaces" };
         eprintln!("holdfast: there are no Helm releases {scope}{hint}");
@@ -141,12 +131,17 @@ fn read_manifests(file: &Path) -> anyhow::Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-fn print(statuses: &[DriftReportStatus], output: Output) -> anyhow::Result<()> {
+/// Prints statuses.
+pub fn print(statuses: &[DriftReportStatus], output: Output) -> anyhow::Result<()> {
+    print_as(output, &statuses, |paint| if statuses.is_empty() { String::new() } else { table::render(statuses, paint) })
+}
+
+/// Prints a value for machines, or what `for_people` makes of it.
+pub fn print_as(output: Output, value: &impl Serialize, for_people: impl FnOnce(Paint) -> String) -> anyhow::Result<()> {
     let text = match output {
-        Output::Table if statuses.is_empty() => String::new(),
-        Output::Table => table::render(statuses, Paint::for_stdout()),
-        Output::Json => serde_json::to_string_pretty(statuses)? + "\n",
-        Output::Yaml => serde_saphyr::to_string(&statuses)?,
+        Output::Table => for_people(Paint::for_stdout()),
+        Output::Json => serde_json::to_string_pretty(value)? + "\n",
+        Output::Yaml => serde_saphyr::to_string(value)?,
     };
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         // Whoever reads has seen enough, as `head` does.
@@ -156,7 +151,7 @@ fn print(statuses: &[DriftReportStatus], output: Output) -> anyhow::Result<()> {
 }
 
 /// As `kubectl diff`: 0 nothing, 1 drift, above that something went wrong; here also where something could not be judged.
-fn exit_code(statuses: &[DriftReportStatus]) -> u8 {
+pub fn exit_code(statuses: &[DriftReportStatus]) -> u8 {
     let is_unknown = |status: &DriftReportStatus| {
         let condition = status.conditions.iter().find(|condition| condition.kind == "InSync");
         status.summary.unknown > 0 || condition.is_none_or(|condition| condition.status == Truth::Unknown)

@@ -1,6 +1,6 @@
 //! Colours for people.
 
-use std::io::IsTerminal as _;
+use std::io::IsTerminal;
 
 /// Whether and how text is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,17 @@ pub enum Tone {
 impl Paint {
     /// Coloured on a terminal, unless `NO_COLOR` is set.
     pub fn for_stdout() -> Self {
+        Self::on(&std::io::stdout())
+    }
+
+    /// The same for what is asked on standard error.
+    pub fn for_stderr() -> Self {
+        Self::on(&std::io::stderr())
+    }
+
+    fn on(stream: &impl IsTerminal) -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { coloured: std::io::stdout().is_terminal() && !refused }
+        Self { coloured: stream.is_terminal() && !refused }
     }
 
     /// Text without colours, or always with them.

@@ -25,6 +25,13 @@ impl Progress {
         }
     }
 
+    /// All is done.
+    pub fn end(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            eprint!("\r\x1b[K");
+        }
+    }
+
     fn draw(&self) {
         if self.shown && self.total > 0 {
             eprint!("\r{} of {} objects", self.done, self.total);
@@ -34,8 +41,6 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown {
-            eprint!("\r\x1b[K");
-        }
+        self.end();
     }
 }

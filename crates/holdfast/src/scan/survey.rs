@@ -9,11 +9,8 @@ use std::{
 use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use holdfast_api::report::{DriftReportStatus, SourceKind, Verdict};
-use holdfast_engine::{
-    case::{Permit, Word},
-    manager::Writer,
-};
+use holdfast_api::report::{DriftReportStatus, Reason, SourceKind, Verdict};
+use holdfast_engine::case::{Permit, Word};
 use holdfast_fleet::{
     call::ApiClient,
     clock::{Clock, SystemClock},
@@ -25,17 +22,21 @@ use holdfast_hub::{
         admission::Admission,
         book::{Book, Phase, Revision, same_record},
         claims::Claims,
-        context::{Context as JudgeContext, Examined},
+        context::{Context as JudgeContext, Examined, Leave, Sends},
+        enforced_paths,
         guarded::Guarded,
-        inquiry::Examiner,
-        records::ReleaseName,
-        release::{self, Declared},
+        ignore_rules,
+        inquiry::{Examiner, Intents},
+        records::{FenceQuestion, ReleaseName},
+        release::{self, Declared, LoadError},
         scalers::Scalers,
         source::{Contact, Guardianship, Loaded},
         state::{ObjectState, StateId, States},
+        word_of,
     },
     policy::Guard,
 };
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -49,34 +50,114 @@ use super::{
 const JUDGING: usize = 16;
 /// Release records read at the same time. Each may hold megabytes.
 const LOADING: usize = 8;
+/// How often the records are listed anew when one of them changed before it was read.
+const ATTEMPTS: usize = 5;
+
+/// The guard of a release, as far as anybody gave it one.
+pub type Guards = Box<dyn Fn(&ReleaseName) -> Arc<Guard>>;
+
+/// What is to come of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Nothing is written, so what may not be read is told and done without.
+    Look,
+    /// Something may be written, so everything must be known that could speak against it.
+    Write,
+}
+
+/// A release of which nobody knows what it declares.
+struct Unread(ReleaseName, LoadError);
 
 /// One look at a cluster.
-#[derive(Debug)]
 pub struct Survey {
-    examiner: Examiner,
+    /// Asks the cluster.
+    pub examiner: Examiner,
     catalog: Arc<Catalog>,
     scope: Scope,
+    purpose: Purpose,
+    guards: Guards,
 }
 
 /// A release with what it declares.
-struct Subject {
-    guardianship: Guardianship,
-    objects: Vec<Arc<Guarded>>,
+pub struct Subject {
+    /// What was found.
+    pub guardianship: Guardianship,
+    /// The objects it declares.
+    pub objects: Vec<Arc<Guarded>>,
 }
 
-/// What all judgements of a scan share.
-struct Surroundings {
+/// Releases that were looked at.
+pub struct Look {
+    /// The releases.
+    pub subjects: BTreeMap<ReleaseName, Subject>,
+    /// What their judgements share.
+    pub around: Surroundings,
+}
+
+/// What all judgements of a look share.
+pub struct Surroundings {
     scalers: Scalers,
     admission: Arc<Admission>,
     claims: Claims,
-    preloaded: Preloaded,
-    shapes: Shapes,
-    progress: Progress,
+    preloaded: RefCell<Preloaded>,
+    /// Shared by the judgements under way: what one learns spares the next a question.
+    shapes: RefCell<Shapes>,
+    progress: RefCell<Progress>,
+}
+
+impl Surroundings {
+    /// What an object of a release is judged with where nothing is written.
+    pub fn context(&self, known: &Guardianship, guarded: &Guarded, now: Timestamp) -> JudgeContext {
+        let revision = known.judgeable();
+        JudgeContext {
+            permit: Permit::Report(None),
+            ignore: ignore_rules(known, guarded, now),
+            enforce: enforced_paths(known, guarded),
+            ledger: None,
+            writer: None,
+            prefer: known.loaded.as_ref().map(|loaded| loaded.prefer),
+            deployed_at: revision.and_then(|revision| revision.deployed_at),
+            scalers: self.scalers.of(StateId::of(CLUSTER, &guarded.key)),
+            admission: Arc::clone(&self.admission),
+            word: revision.map_or(Word::OwnNamespace, |revision| word_of(known, revision.meta.store)),
+            also_declared_by: self
+                .claims
+                .others(StateId::of(CLUSTER, &guarded.key), &known.name)
+                .first()
+                .map(|other| format!("release {other}")),
+            held: None,
+            fence: None,
+            leave: None,
+            sends: Sends::Nothing,
+        }
+    }
+
+    /// The same where it may be written: what policy and phase permit, fenced by the release's records.
+    pub fn writing(&self, known: &Guardianship, guarded: &Guarded, now: Timestamp, leave: Leave, sends: Sends) -> JudgeContext {
+        let permit = match known.permit() {
+            // Nobody knows which replicas are an autoscaler's.
+            Permit::Write if self.scalers.may_rule(guarded) && !self.scalers.are_complete() => Permit::Report(Some(Reason::Forbidden)),
+            permit => permit,
+        };
+        let fence = known.judgeable().map(|revision| FenceQuestion {
+            store: revision.meta.store,
+            namespace: known.name.namespace.clone(),
+            name: known.name.name.clone(),
+            judged: revision.judged.clone(),
+        });
+        JudgeContext { permit, writer: known.writer().cloned(), fence, leave: Some(leave), sends, ..self.context(known, guarded, now) }
+    }
 }
 
 impl Survey {
+    /// Every release is reported, and no policy accepts anything.
+    pub fn unguarded() -> Guards {
+        let guard = Arc::new(Guard::default_warn());
+        Box::new(move |_| Arc::clone(&guard))
+    }
+
     /// Reads which kinds the cluster serves.
-    pub async fn prepare(client: ApiClient, scope: Scope) -> anyhow::Result<Self> {
+    pub async fn prepare(client: ApiClient, scope: Scope, purpose: Purpose, guards: Guards) -> anyhow::Result<Self> {
         let mut discovery = Discovery::default();
         if let Err(error) = discovery.refresh(&client).await {
             // Discovery does not keep why a call failed; the plainest of all calls does.
@@ -84,46 +165,69 @@ impl Survey {
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
-            examiner: Examiner { client, states: States::default(), clock, intents: None, halt: CancellationToken::new() },
+            examiner: Examiner { client, states: States::default(), clock, intents: Intents::InProcess, halt: CancellationToken::new() },
             catalog: discovery.catalog(),
             scope,
+            purpose,
+            guards,
         })
     }
 
-    /// Judges releases.
-    pub async fn releases(&self, only: Option<&str>) -> anyhow::Result<Vec<DriftReportStatus>> {
-        let book = lists::book(&self.examiner.client, &self.scope).await?;
+    /// Judges releases of a scope, all or those of one name.
+    pub async fn releases(&self, scope: &Scope, only: Option<&str>) -> anyhow::Result<Vec<DriftReportStatus>> {
+        let is_wanted = |release: &ReleaseName| scope.holds(&release.namespace) && only.is_none_or(|only| release.name == only);
+        let look = self.look(scope, only, |release, _| is_wanted(release)).await?;
+        Ok(look.subjects.values().map(|subject| self.status(&subject.guardianship)).collect())
+    }
+
+    /// Judges the releases that are `wanted`, given what they declare.
+    pub async fn look(&self, scope: &Scope, only: Option<&str>, wanted: impl Fn(&ReleaseName, &Subject) -> bool) -> anyhow::Result<Look> {
+        let (book, mut subjects, claims) = self.declared().await?;
         if let Some(only) = only
-            && !book.releases().any(|release| release.name == only)
+            && !book.releases().any(|release| release.name == only && scope.holds(&release.namespace))
         {
-            anyhow::bail!("there is no release {only} {}; -A looks in all namespaces", self.scope);
+            anyhow::bail!("there is no release {only} {scope}; -A looks in all namespaces");
         }
-        // What the other releases declare matters too: an object with two owners belongs to neither.
-        let mut claims = Claims::default();
-        let mut subjects = self.subjects(&book, &mut claims).await;
-        subjects.retain(|release, _| only.is_none_or(|only| release.name == only));
+        subjects.retain(|release, subject| wanted(release, subject));
         let objects = || subjects.values().flat_map(|subject| &subject.objects);
-        let mut surroundings = self.surroundings(claims, objects().count(), objects()).await?;
-        surroundings.preloaded = Preloaded::read(&self.examiner.client, objects()).await;
-        for (release, subject) in &mut subjects {
-            self.judge(release, subject, &mut surroundings).await?;
+        let mut around = self.surroundings(claims, objects().count(), objects()).await?;
+        around.preloaded = RefCell::new(Preloaded::read(&self.examiner.client, objects()).await);
+        for subject in subjects.values_mut() {
+            self.judge(subject, &around).await?;
         }
+        around.progress.borrow_mut().end();
         if subjects.values().any(|subject| differs(&subject.guardianship)) {
             self.confirm(&book, &mut subjects).await?;
         }
-        Ok(subjects.values().map(|subject| self.status(&subject.guardianship)).collect())
+        Ok(Look { subjects, around })
     }
 
-    async fn subjects(&self, book: &Book, claims: &mut Claims) -> BTreeMap<ReleaseName, Subject> {
+    /// What every release declares, wanted or not: an object with two owners belongs to neither.
+    async fn declared(&self) -> anyhow::Result<(Book, BTreeMap<ReleaseName, Subject>, Claims)> {
+        let mut attempts = 1;
+        loop {
+            let book = lists::book(&self.examiner.client, &self.scope, self.purpose).await?;
+            let mut claims = Claims::default();
+            match self.subjects(&book, &mut claims).await {
+                Ok(subjects) => return Ok((book, subjects, claims)),
+                // Somewhere Helm is at work, which says nothing about any other release.
+                Err(_) if attempts < ATTEMPTS => attempts += 1,
+                Err(Unread(release, error)) => {
+                    anyhow::bail!("release {release} may declare the same objects: {error}; try again")
+                }
+            }
+        }
+    }
+
+    async fn subjects(&self, book: &Book, claims: &mut Claims) -> Result<BTreeMap<ReleaseName, Subject>, Unread> {
         let loads = book.releases().flat_map(|release| book.in_force(release).into_iter().map(move |record| (release, record)));
         let loads = loads.map(|(release, record)| async move {
             let declared = release::load(&self.examiner.client, &self.catalog, &record).await;
             (release, record, declared)
         });
         let mut loads = Box::pin(stream::iter(loads).buffer_unordered(LOADING));
-        let guard = Arc::new(Guard::default_warn());
         let subject = |release: &ReleaseName| {
-            let guardianship = Guardianship::new(release.clone(), Arc::clone(&guard), book.phase(release));
+            let guardianship = Guardianship::new(release.clone(), (self.guards)(release), book.phase(release));
             (release.clone(), Subject { guardianship, objects: Vec::new() })
         };
         let mut subjects: BTreeMap<ReleaseName, Subject> = book.releases().map(subject).collect();
@@ -143,11 +247,15 @@ impl Survey {
                         subject.objects = install(&mut subject.guardianship, revision, declared);
                     }
                 }
+                // What it declares is not known, and could be anything. A broken record declares nothing.
+                (Err(error @ (LoadError::Read(_) | LoadError::Overtaken)), _) if self.purpose == Purpose::Write => {
+                    return Err(Unread(release.clone(), error));
+                }
                 (Err(error), Some(_)) => subject.guardianship.load_error = Some(error),
                 (Err(_), None) => {}
             }
         }
-        subjects
+        Ok(subjects)
     }
 
     async fn surroundings<'a>(
@@ -164,18 +272,18 @@ impl Survey {
             scalers,
             admission,
             claims,
-            preloaded: Preloaded::default(),
-            shapes: Shapes::default(),
-            progress: Progress::new(total),
+            preloaded: RefCell::default(),
+            shapes: RefCell::default(),
+            progress: RefCell::new(Progress::new(total)),
         })
     }
 
     /// Helm may have been at work during the scan: what differs from a revision that is no longer the newest is no drift.
     async fn confirm(&self, before: &Book, subjects: &mut BTreeMap<ReleaseName, Subject>) -> anyhow::Result<()> {
-        let now = lists::book(&self.examiner.client, &self.scope).await?;
+        let now = lists::book(&self.examiner.client, &self.scope, self.purpose).await?;
         for (release, subject) in subjects {
             if now.phase(release) != before.phase(release) {
-                let message = "the release changed during the scan; scan again".to_owned();
+                let message = "the release changed while it was looked at; try again".to_owned();
                 subject.guardianship.phase = Phase::Held { reason: "ReleasePending", message };
             }
         }
@@ -198,12 +306,12 @@ impl Survey {
         };
         let name = ReleaseName { namespace: namespace.to_owned(), name: record.name.clone() };
         let revision = revision_of(&record);
-        let mut guardianship = Guardianship::new(name.clone(), Arc::new(Guard::default_warn()), Phase::Desired(revision.clone()));
+        let mut guardianship = Guardianship::new(name, Arc::new(Guard::default_warn()), Phase::Desired(revision.clone()));
         let declared = release::declared(&record, &self.catalog, None);
         let objects = install(&mut guardianship, revision, declared);
-        let mut surroundings = self.surroundings(Claims::default(), objects.len(), objects.iter()).await?;
+        let around = self.surroundings(Claims::default(), objects.len(), objects.iter()).await?;
         let mut subject = Subject { guardianship, objects };
-        self.judge(&name, &mut subject, &mut surroundings).await?;
+        self.judge(&mut subject, &around).await?;
         let mut status = self.status(&subject.guardianship);
         if let Some(source) = &mut status.source {
             source.kind = SourceKind::Manifests;
@@ -212,36 +320,15 @@ impl Survey {
         Ok(status)
     }
 
-    async fn judge(&self, release: &ReleaseName, subject: &mut Subject, surroundings: &mut Surroundings) -> anyhow::Result<()> {
+    async fn judge(&self, subject: &mut Subject, around: &Surroundings) -> anyhow::Result<()> {
         let Subject { guardianship, objects } = subject;
-        let Surroundings { scalers, admission, claims, preloaded, shapes, progress } = surroundings;
-        let revision = guardianship.judgeable().cloned();
-        let prefer = guardianship.loaded.as_ref().map(|loaded| loaded.prefer);
-        let deployed_at = revision.as_ref().and_then(|revision| revision.deployed_at);
-        let context = |guarded: &Guarded, writer: Option<Writer>| JudgeContext {
-            permit: Permit::Report(None),
-            ignore: Vec::new(),
-            enforce: Vec::new(),
-            ledger: None,
-            writer,
-            prefer,
-            deployed_at,
-            scalers: scalers.of(StateId::of(CLUSTER, &guarded.key)),
-            admission: Arc::clone(admission),
-            word: Word::OwnNamespace,
-            also_declared_by: claims.others(StateId::of(CLUSTER, &guarded.key), release).first().map(|other| format!("release {other}")),
-            held: None,
-            fence: None,
-            leave: None,
-        };
-        // Shared by the judgements under way: what one learns spares the next a question.
-        let shapes = RefCell::new(shapes);
-        let preloaded = RefCell::new(preloaded);
+        let deployed_at = guardianship.judgeable().and_then(|revision| revision.deployed_at);
+        let now = self.examiner.clock.now();
         let judgements = stream::iter(objects.iter()).map(|guarded| {
-            let (context, shapes, preloaded) = (context(guarded, None), &shapes, &preloaded);
+            let context = around.context(guardianship, guarded, now);
             async move {
-                let live = preloaded.borrow_mut().take(StateId::of(CLUSTER, &guarded.key));
-                (guarded, self.examine(guarded, &context, live, shapes).await)
+                let live = around.preloaded.borrow_mut().take(StateId::of(CLUSTER, &guarded.key));
+                (guarded, self.examine(guarded, &context, live, around).await)
             }
         });
         let mut judgements = Box::pin(judgements.buffer_unordered(JUDGING));
@@ -250,9 +337,10 @@ impl Survey {
             if let Some(error) = examined.unreachable {
                 return Err(error).context("the cluster stopped answering");
             }
-            progress.step();
+            around.progress.borrow_mut().step();
             judged.push((guarded, examined));
         }
+        drop(judgements);
         // Whoever created an object again holds the release's metadata on it, and is told from the release by its other objects.
         for learnt in judged.iter().filter_map(|(_, examined)| examined.writer.clone()) {
             guardianship.learn(learnt);
@@ -262,7 +350,8 @@ impl Survey {
             if let (Some(usual), Some(own)) = (&usual, &examined.writer)
                 && *usual != own.writer
             {
-                examined = self.examine(guarded, &context(guarded, Some(usual.clone())), None, &shapes).await;
+                let context = JudgeContext { writer: Some(usual.clone()), ..around.context(guardianship, guarded, now) };
+                examined = self.examine(guarded, &context, None, around).await;
             }
             let id = StateId::of(CLUSTER, &guarded.key);
             guardianship.judged(id, &guarded.key, &examined.uid, &examined.judgement, self.examiner.clock.now());
@@ -270,7 +359,9 @@ impl Survey {
         Ok(())
     }
 
-    async fn examine(&self, guarded: &Guarded, context: &JudgeContext, live: Option<Bytes>, shapes: &RefCell<&mut Shapes>) -> Examined {
+    /// Judges one object at first sight.
+    pub async fn examine(&self, guarded: &Guarded, context: &JudgeContext, live: Option<Bytes>, around: &Surroundings) -> Examined {
+        let shapes = &around.shapes;
         let shape = shapes::shape(&guarded.key.gvk, &guarded.desired().value);
         let state = || {
             let mut state = ObjectState::new(guarded.hash);
@@ -289,7 +380,8 @@ impl Survey {
         examined
     }
 
-    fn status(&self, guardianship: &Guardianship) -> DriftReportStatus {
+    /// What was found of a release, as a report says it.
+    pub fn status(&self, guardianship: &Guardianship) -> DriftReportStatus {
         let mut status = guardianship.status(&Contact::default(), self.examiner.clock.now());
         if let Some(source) = &mut status.source {
             // Nobody could compare it with another run: the key would have to be kept.

@@ -102,7 +102,8 @@ fn verdict(status: &DriftReportStatus) -> (String, Tone) {
     }
 }
 
-fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>, paint: Paint) {
+/// One finding with its paths; `now` is when it was made, for how long ago something was written.
+pub fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>, paint: Paint) {
     let object = &finding.object;
     let name = match (object.kind.as_str(), object.namespace.as_str()) {
         // A document that could not be read has no name.
@@ -120,7 +121,8 @@ fn write_finding(out: &mut String, finding: &Finding, now: Option<Timestamp>, pa
     }
 }
 
-fn write_path(out: &mut String, path: &PathFinding, now: Option<Timestamp>, paint: Paint) {
+/// One path with both values and who wrote it.
+pub fn write_path(out: &mut String, path: &PathFinding, now: Option<Timestamp>, paint: Paint) {
     let values = match (path.change, &path.desired, &path.live) {
         (Change::Changed, None, None) => "changed (values not shown)".to_owned(),
         (Change::Removed, None, _) => "removed (value not shown)".to_owned(),
@@ -187,7 +189,8 @@ fn innermost<'a>(mut desired: &'a Value, mut live: &'a Value) -> (String, &'a Va
     }
 }
 
-fn short(value: &Value) -> String {
+/// A value, cut to what people read.
+pub fn short(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -249,7 +249,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         client,
         states: shared.states.clone(),
         clock: Arc::clone(&shared.clock),
-        intents: secrets.clone(),
+        intents: secrets.clone().into(),
         halt: CancellationToken::new(),
     };
     let rules_checked = shared.clock.now();

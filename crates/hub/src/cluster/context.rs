@@ -5,21 +5,31 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use holdfast_api::report::{Actor, Outcome, Reason};
+use holdfast_api::report::{Actor, CorrectionRecord, Outcome, Reason};
 use holdfast_engine::{
     canonical::Digest,
     case::{Permit, Word},
     contest::Ledger,
     decide::Judgement,
     manager::{Operation, Writer},
+    object::{Gvk, ObjectKey},
     path::{Path, Pattern},
+    plan::Correction,
+    redact,
+    shown::ShownWrite,
     yields::Scaler,
 };
 use holdfast_fleet::{call::CallError, term::Term};
 use jiff::Timestamp;
+use serde_json::Value;
 
-use super::{admission::Admission, records::FenceQuestion, source::Learnt, state::ObjectState};
-use crate::{metrics::OracleOutcome, policy::Ignore};
+use super::{
+    admission::Admission,
+    records::FenceQuestion,
+    source::{Learnt, object_ref},
+    state::ObjectState,
+};
+use crate::{metrics::OracleOutcome, policy::Ignore, reports::bounds};
 
 /// What an object is judged with besides itself.
 #[derive(Clone, Debug)]
@@ -52,6 +62,47 @@ pub struct Context {
     pub fence: Option<FenceQuestion>,
     /// Leave to write; without it nothing is written.
     pub leave: Option<Leave>,
+    /// What becomes of a write that was decided on.
+    pub sends: Sends,
+}
+
+/// What becomes of a write that was decided on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sends {
+    /// It is sent.
+    #[default]
+    Everything,
+    /// It is told, as a [`Proposal`].
+    Nothing,
+    /// It is sent if it is the one that was proposed, else told.
+    Only(Digest),
+}
+
+impl Sends {
+    /// Whether this write is sent.
+    pub fn lets(self, correction: &Correction) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Nothing => false,
+            Self::Only(proposed) => correction.identity() == proposed,
+        }
+    }
+}
+
+/// A write that was decided on and not sent.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// As people may see it.
+    pub shown: ShownWrite,
+    /// What it would do, whatever version of the object it meets.
+    pub identity: Digest,
+}
+
+impl Proposal {
+    /// The proposal of a correction of `live`.
+    pub fn of(gvk: &Gvk, live: Option<&Value>, correction: &Correction) -> Self {
+        Self { shown: ShownWrite::of(gvk, live, correction), identity: correction.identity() }
+    }
 }
 
 /// Leave to write, as of one moment. Policies, gates, claims and releases can change while an object is being judged; a write that was
@@ -98,6 +149,8 @@ pub struct Examined {
     pub stale_leave: bool,
     /// The second write of an earlier repair was made.
     pub has_paid: bool,
+    /// The write that would have been sent, where the context says not to.
+    pub proposal: Option<Box<Proposal>>,
 }
 
 /// A write that was sent.
@@ -111,4 +164,21 @@ pub struct Written {
     pub outcome: Outcome,
     /// The version between the two writes of a positional repair.
     pub passed: Option<u64>,
+}
+
+impl Written {
+    /// The write as a report lists it.
+    pub fn record(&self, key: &ObjectKey, uid: &str, time: Timestamp) -> CorrectionRecord {
+        let paths = self.paths.iter().map(|(path, _)| redact::path_text(&key.gvk, path)).filter(|path| !path.is_empty()).collect();
+        let mut record = CorrectionRecord {
+            object: object_ref(key, uid),
+            paths,
+            paths_truncated: 0,
+            actor: self.actor.clone(),
+            outcome: self.outcome,
+            time,
+        };
+        bounds::fit_correction(&mut record);
+        record
+    }
 }

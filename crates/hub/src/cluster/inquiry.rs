@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     admission::Subject,
-    context::{Context, Examined, Leave, Written},
+    context::{Context, Examined, Leave, Proposal, Written},
     guarded::Guarded,
     records::{FenceQuestion, RECORD_LABELS, record_fields, record_place},
     refusal::refusal,
@@ -52,10 +52,27 @@ pub struct Examiner {
     pub states: States,
     /// Wall time.
     pub clock: Arc<dyn Clock>,
-    /// Where a repair of two writes is declared before its first; without it there is none.
-    pub intents: Option<ClusterSecrets>,
+    /// Where a repair of two writes is declared before its first.
+    pub intents: Intents,
     /// Once cancelled, judgements under way begin no further call.
     pub halt: CancellationToken,
+}
+
+/// Where a repair of two writes is declared before its first, so that the second is made whatever happens in between.
+#[derive(Clone, Debug)]
+pub enum Intents {
+    /// Nowhere, so there is no such repair.
+    None,
+    /// On the management cluster, where a restart finds it.
+    Kept(Box<ClusterSecrets>),
+    /// In this process alone: whoever runs it sees the repair through, or is told that it was not finished.
+    InProcess,
+}
+
+impl From<Option<ClusterSecrets>> for Intents {
+    fn from(secrets: Option<ClusterSecrets>) -> Self {
+        secrets.map_or(Self::None, |secrets| Self::Kept(Box::new(secrets)))
+    }
 }
 
 /// An answer, reduced to what a decision may depend on.
@@ -139,6 +156,8 @@ struct Inquiry<'a> {
     facts: Facts,
     /// The second write of an earlier repair was made.
     has_paid: bool,
+    /// What would be written, where it is only to be told.
+    proposal: Option<Box<Proposal>>,
 }
 
 impl Examiner {
@@ -168,6 +187,7 @@ impl Examiner {
                 asked: Vec::new(),
                 stale_leave: false,
                 has_paid: false,
+                proposal: None,
             };
         };
         let mut facts = Facts::default();
@@ -175,7 +195,18 @@ impl Examiner {
             facts.live = serde_json::from_slice(&text).ok().map(Ok);
             facts.live_text = text;
         }
-        let inquiry = Inquiry { examiner: self, guarded, context, endpoint, collection, oracle_manager, state, facts, has_paid: false };
+        let inquiry = Inquiry {
+            examiner: self,
+            guarded,
+            context,
+            endpoint,
+            collection,
+            oracle_manager,
+            state,
+            facts,
+            has_paid: false,
+            proposal: None,
+        };
         Box::pin(inquiry.run()).await
     }
 }
@@ -222,6 +253,12 @@ impl Inquiry<'_> {
                 Step::ProveAgain(correction) => {
                     let proof = self.send(&correction, Effect::DryRun).await;
                     self.facts.proof_again = Some(self.facts.said(proof));
+                }
+                Step::Write(correction) if !self.context.sends.lets(&correction) => {
+                    let live = self.facts.live.as_ref().and_then(|live| live.as_ref().ok());
+                    self.proposal = Some(Box::new(Proposal::of(&self.guarded.key.gvk, live, &correction)));
+                    let judgement = self.with_case(&desired, decide::proposed);
+                    return self.conclude(judgement, None);
                 }
                 Step::Write(_) if !self.context.leave.as_ref().is_some_and(Leave::holds) => {
                     self.facts.stale_leave = true;
@@ -456,7 +493,7 @@ impl Inquiry<'_> {
     }
 
     fn conclude(self, judgement: Judgement, write: Option<Written>) -> Examined {
-        let Self { guarded, context, mut state, facts, has_paid, .. } = self;
+        let Self { guarded, context, mut state, facts, has_paid, proposal, .. } = self;
         let mut uid = String::new();
         let mut writer = None;
         if facts.absent {
@@ -492,6 +529,7 @@ impl Inquiry<'_> {
             asked,
             stale_leave: facts.stale_leave,
             has_paid,
+            proposal,
         }
     }
 }

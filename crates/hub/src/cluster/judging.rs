@@ -16,19 +16,18 @@ use tokio::time::Instant;
 
 use super::{
     actor::{Actor, UnderWay},
-    context::{Context, Examined, Leave, Written},
+    context::{Context, Examined, Leave, Sends, Written},
     following::is_break,
     guarded::Guarded,
     loads::doubling,
     queue::Due,
     records::{FenceQuestion, ReleaseName},
-    source::{Guardianship, Learnt, is_drift, object_ref},
+    source::{Guardianship, Learnt, is_drift},
     state::{ObjectState, StateId},
 };
 use crate::{
     events::{EventReason, Happening, Regarding},
     policy::{Ignore, Texts},
-    reports::bounds,
     text::cut,
 };
 
@@ -91,6 +90,7 @@ impl Actor {
                 judged: revision.judged.clone(),
             }),
             leave: Some(leave),
+            sends: Sends::Everything,
         };
         let afresh = self.afresh.remove(&due.id);
         Some((UnderWay { due, release, guarded, afresh }, state, context))
@@ -215,15 +215,7 @@ impl Actor {
     /// Says a write in log and metric.
     fn say_written(&self, release: &ReleaseName, guarded: &Guarded, uid: &str, write: &Written) -> CorrectionRecord {
         self.shared.metrics.corrected(&guarded.key.gvk.kind, write.outcome);
-        let mut record = CorrectionRecord {
-            object: object_ref(&guarded.key, uid),
-            paths: write.paths.iter().map(|(path, _)| path.to_string()).filter(|path| !path.is_empty()).collect(),
-            paths_truncated: 0,
-            actor: write.actor.clone(),
-            outcome: write.outcome,
-            time: self.shared.clock.now(),
-        };
-        bounds::fit_correction(&mut record);
+        let record = write.record(&guarded.key, uid, self.shared.clock.now());
         let policy = self.releases.get(release).and_then(|known| known.guard.policy.as_ref());
         tracing::info!(
             audit = "correction",
@@ -386,7 +378,7 @@ impl Actor {
 }
 
 /// Paths of an object that its policy enforces.
-fn enforced_paths(known: &Guardianship, guarded: &Guarded) -> Vec<Pattern> {
+pub fn enforced_paths(known: &Guardianship, guarded: &Guarded) -> Vec<Pattern> {
     let rules = &known.guard.enforce;
     if rules.is_empty() {
         return Vec::new();
@@ -401,7 +393,7 @@ pub(super) fn retry_after(tries: u32) -> Duration {
 }
 
 /// How far a release's word goes.
-fn word_of(known: &Guardianship, store: Store) -> Word {
+pub fn word_of(known: &Guardianship, store: Store) -> Word {
     match store {
         _ if known.guard.trust => Word::Trusted,
         Store::Secrets => Word::OwnNamespace,
@@ -409,7 +401,8 @@ fn word_of(known: &Guardianship, store: Store) -> Word {
     }
 }
 
-fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<Ignore> {
+/// The ignore rules of a release's policy that are about this object at this time.
+pub fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<Ignore> {
     if known.guard.ignore.is_empty() {
         return Vec::new();
     }

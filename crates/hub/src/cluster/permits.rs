@@ -35,9 +35,6 @@ enum Again {
     Differing,
 }
 
-/// Kinds without a scale that a vertical autoscaler may point at.
-const RUNS_CONTAINERS: [(&str, &str); 4] = [("apps", "DaemonSet"), ("batch", "CronJob"), ("batch", "Job"), ("", "Pod")];
-
 /// Kept from writing for what passes: something is not known yet.
 const PASSING: Permit = Permit::Report(Some(Reason::ServerError));
 
@@ -60,13 +57,22 @@ impl Permits {
     }
 }
 
+impl Guardianship {
+    /// What policy and phase of the release permit, whatever else stands in the way.
+    pub fn permit(&self) -> Permit {
+        match (&self.phase, self.guard.mode) {
+            (Phase::Desired(_), Mode::Correct) => Permit::Write,
+            (Phase::Failed { .. }, Mode::Correct) if self.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
+            _ => Permit::Report(None),
+        }
+    }
+}
+
 impl Actor {
     /// Whether drift of an object may be written now.
     pub(super) fn permit(&self, known: &Guardianship, guarded: &Guarded, now: Instant) -> Permit {
         let (scalable, other) = self.permits(known, self.scalers_missing(now));
-        let is_scalable = guarded.resource.has_subresource("scale")
-            || (self.scalers.expects(ScalerKind::Vpa) && RUNS_CONTAINERS.iter().any(|(group, kind)| guarded.key.gvk.is(group, kind)));
-        if is_scalable { scalable } else { other }
+        if self.scalers.may_rule(guarded) { scalable } else { other }
     }
 
     /// Why nobody knows which replicas are an autoscaler's.
@@ -111,11 +117,7 @@ impl Actor {
             Claim::Yielded(_) => return Permit::Report(Some(Reason::Suspended)),
             Claim::Unsettled => return PASSING,
         }
-        match &known.phase {
-            Phase::Desired(_) => Permit::Write,
-            Phase::Failed { .. } if known.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
-            _ => Permit::Report(None),
-        }
+        known.permit()
     }
 
     /// Judges what was only reported, or is written no more, by what is permitted now. What is as declared is so under any rule.

@@ -15,6 +15,7 @@ use holdfast_engine::{
     decide::Judgement,
     manager::{Operation, Writer},
     object::ObjectKey,
+    redact,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -29,7 +30,7 @@ use super::{
     state::StateId,
 };
 use crate::{
-    policy::Guard,
+    policy::{Guard, PolicyName},
     reports::bounds,
     state_secrets::{StoredRelease, StoredShown},
 };
@@ -366,7 +367,7 @@ impl Guardianship {
             .iter()
             .filter(|accepted| accepted.reason != DeviationReason::Normalized)
             .map(|accepted| {
-                let path = accepted.path.to_string();
+                let path = redact::path_text(&key.gvk, &accepted.path);
                 let known = before.iter().find(|old| old.path == path && old.reason == accepted.reason);
                 known.cloned().unwrap_or_else(|| Deviation {
                     object: object_ref(key, uid),
@@ -479,6 +480,7 @@ impl Guardianship {
                 revision: self.loaded.as_ref().map(|loaded| i64::try_from(loaded.revision.meta.version).unwrap_or(i64::MAX)),
                 desired_hash: self.loaded.as_ref().map(|loaded| loaded.hash.clone()),
             }),
+            policy: self.guard.policy.as_ref().map(PolicyName::to_reference),
             cluster_uid: contact.uid.as_ref().map(ToString::to_string),
             observed_at: Some(now),
             last_drift_at: self.last_drift_at,

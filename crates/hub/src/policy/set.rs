@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use holdfast_api::policy::{DriftPolicySpec, Mode};
+use holdfast_api::{
+    policy::{DriftPolicySpec, Mode},
+    report::PolicyRef,
+};
 
 use super::{
     Guard, Policy, PolicyError,
@@ -23,6 +26,12 @@ impl PolicyName {
     /// A name from its parts.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Arc::from(namespace), name: Arc::from(name) }
+    }
+
+    /// As a report names it.
+    pub fn to_reference(&self) -> PolicyRef {
+        let kind = if self.namespace.is_empty() { "ClusterDriftPolicy" } else { "DriftPolicy" };
+        PolicyRef { kind: kind.to_owned(), namespace: self.namespace.to_string(), name: self.name.to_string() }
     }
 }
 
@@ -95,6 +104,12 @@ impl PolicySet {
     pub fn decide(&self, cluster: &ClusterEntry, release_namespace: &str, release_name: &str) -> Option<Arc<Guard>> {
         let winner = self.selecting(cluster).find_map(|policy| policy.guard(release_namespace, release_name));
         winner.or(self.default.as_ref()).filter(|guard| guard.mode != Mode::Off).cloned()
+    }
+
+    /// Every policy that selects a release, with its priority and what it says, in the order in which they win.
+    pub fn ranking(&self, cluster: &ClusterEntry, release_namespace: &str, release_name: &str) -> Vec<(i32, Arc<Guard>)> {
+        let selecting = self.selecting(cluster);
+        selecting.filter_map(|policy| Some((policy.priority, Arc::clone(policy.guard(release_namespace, release_name)?)))).collect()
     }
 
     /// Whether any release of the cluster could have a guard, so that the hub connects to it and reports about it.

@@ -16,7 +16,7 @@ use holdfast_engine::{
 use holdfast_fleet::call::{CallError, Effect, FieldManager, Shape};
 use serde_json::{Value, json};
 
-use super::{Inquiry, json_bytes, uid_of, version_of};
+use super::{Inquiry, Intents, json_bytes, uid_of, version_of};
 use crate::{
     cluster::{context::Leave, state::Owed},
     state_secrets::{Part, StoredId, StoredIntent},
@@ -70,7 +70,11 @@ impl Inquiry<'_> {
 
     /// Says, where a restart finds it, that a repair of two writes begins.
     pub(super) async fn declare(&self, change: &fields::Move, uid: &str) -> bool {
-        let Some(intents) = &self.examiner.intents else { return false };
+        let intents = match &self.examiner.intents {
+            Intents::None => return false,
+            Intents::InProcess => return true,
+            Intents::Kept(intents) => intents,
+        };
         let intent = StoredIntent { uid: uid.to_owned(), change: change.into() };
         match intents.declare(StoredId::of(&self.guarded.key), &intent).await {
             Ok(()) => true,
@@ -84,7 +88,7 @@ impl Inquiry<'_> {
     /// The second write was made, or there is none to make.
     pub(super) async fn fulfil(&mut self) {
         self.state.owed = None;
-        if let Some(intents) = &self.examiner.intents
+        if let Intents::Kept(intents) = &self.examiner.intents
             && let Err(failure) = intents.remove(Part::Intent(StoredId::of(&self.guarded.key))).await
         {
             // A restart finds that nothing is left to do.

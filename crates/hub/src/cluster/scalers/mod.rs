@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use holdfast_engine::yields::Scaler;
 pub use kinds::ScalerKind;
 
-use super::state::StateId;
+use super::{guarded::Guarded, state::StateId};
 
 /// One autoscaler of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,6 +24,9 @@ pub struct ScalerSight {
     /// What it scales, and how far; `None` for one that scales nothing now, or that cannot be read.
     rule: Option<(StateId, Scaler)>,
 }
+
+/// Kinds without a scale that a vertical autoscaler may point at.
+const RUNS_CONTAINERS: [(&str, &str); 4] = [("apps", "DaemonSet"), ("batch", "CronJob"), ("batch", "Job"), ("", "Pod")];
 
 /// All autoscalers of a cluster.
 #[derive(Debug, Default)]
@@ -63,6 +66,12 @@ impl Scalers {
     /// Whether every kind that the cluster serves was listed completely.
     pub fn are_complete(&self) -> bool {
         self.kinds.values().all(|listing| listing.is_complete)
+    }
+
+    /// Whether an object is one that autoscalers may rule: where they are not known completely, it is not written.
+    pub fn may_rule(&self, guarded: &Guarded) -> bool {
+        guarded.resource.has_subresource("scale")
+            || (self.expects(ScalerKind::Vpa) && RUNS_CONTAINERS.iter().any(|(group, kind)| guarded.key.gvk.is(group, kind)))
     }
 
     /// A list begins.

@@ -1,0 +1,119 @@
+//! What two objects have at the paths of a set, and the judgement that follows. The input has the set, a live object and a declared one,
+//! a line each.
+
+use anyhow::{Result, ensure};
+use holdfast_engine::{
+    judge::{Answered, judge},
+    owned::OwnedSet,
+    path::{Path, Pattern},
+    project,
+};
+use serde_json::{Value, json};
+
+use crate::{Target, cost::within};
+
+/// Lookups, digests, differences and orders of owned paths.
+pub const TARGET: Target = Target {
+    name: "projection",
+    seeds,
+    words: &[
+        r#""f:a":{}"#,
+        r#""f:env":{"k:{\"name\":\"A\"}":{".":{},"f:value":{}}}"#,
+        r#"".":{}"#,
+        r#""v:\"x\"":{}"#,
+        r#""v:5":{}"#,
+        r#""k:{\"port\":80,\"protocol\":\"TCP\"}":{}"#,
+        r#"{"name":"A","value":"1"}"#,
+        r#"{"name":"A"}"#,
+        r#"{"port":80}"#,
+        r#"{"port":80,"protocol":"TCP"}"#,
+        r#""x""#,
+        r#""a":{}"#,
+        r#""a":[]"#,
+        r#""env":[]"#,
+        "80",
+        "\"80\"",
+        "null",
+        "{}",
+        "[]",
+        "\n",
+        ",",
+    ],
+    check,
+};
+
+fn seeds() -> Vec<Vec<u8>> {
+    [
+        r#"{"f:spec":{"f:replicas":{},"f:selector":{},"f:env":{"k:{\"name\":\"A\"}":{".":{},"f:name":{},"f:value":{}},"k:{\"name\":\"B\"}":{".":{},"f:name":{}}}}}
+{"spec":{"replicas":2,"selector":{"a":"b"},"env":[{"name":"B"},{"name":"A","value":"1"},{"name":"X"}]},"status":{}}
+{"spec":{"replicas":3,"selector":{"a":"b"},"env":[{"name":"A","value":"1"},{"name":"B"}]}}"#,
+        r#"{"f:metadata":{"f:finalizers":{".":{},"v:\"x\"":{}}},"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{},"f:targetPort":{}}},"f:data":{"f:k":{}}}
+{"metadata":{"finalizers":["x","y"]},"ports":[{"port":80,"protocol":"TCP","targetPort":8080}],"data":{"k":"80"}}
+{"metadata":{"finalizers":["x"]},"ports":[{"port":80,"targetPort":8081}],"data":{"k":80}}"#,
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
+
+/// A path of every level for every leaf: with the depth that JSON may have this is what a set may cost.
+const LEVELS: usize = 128;
+
+fn check(input: &[u8]) -> Result<()> {
+    let Ok(text) = str::from_utf8(input) else { return Ok(()) };
+    let mut lines = text.lines().map(serde_json::from_str::<Value>);
+    let (Some(Ok(fields)), Some(Ok(live)), Some(Ok(declared))) = (lines.next(), lines.next(), lines.next()) else { return Ok(()) };
+    let owned = OwnedSet::from_fields_v1(&fields);
+    let leaves = within(96 * LEVELS * input.len().min(20_000) + 65_536, || project::leaves(&owned, &live))?;
+    for leaf in &leaves {
+        ensure!(owned.has(&leaf.path), "a leaf that is not owned");
+        ensure!(project::find(&live, &leaf.path).same(leaf.found), "looked up alone something else stands there");
+        covered(&leaf.path)?;
+    }
+    let digest = |object: &Value| project::digest(&project::leaves(&owned, object));
+    let again: Value = serde_json::from_str(&live.to_string())?;
+    ensure!(digest(&again) == digest(&live), "read again it has another digest");
+    ensure!(project::differences(&owned, &live, &live).is_empty(), "it differs from itself");
+
+    let paths = |a: &Value, b: &Value| {
+        let mut paths: Vec<String> = project::differences(&owned, a, b).iter().map(|difference| difference.path.to_string()).collect();
+        paths.sort();
+        paths
+    };
+    let differing = paths(&live, &declared);
+    ensure!(differing == paths(&declared, &live), "a difference of one is none of the other");
+    let is_same = digest(&live) == digest(&declared);
+    ensure!(!is_same || differing.is_empty(), "a difference that the digest does not show");
+    let orders = |object: &Value| project::orders(&owned, object);
+    ensure!(is_same || !differing.is_empty() || orders(&live) != orders(&declared), "a digest that differs without a difference");
+    judged(&fields, &live, &declared)
+}
+
+/// What a rule about a path means for this path and those above it.
+fn covered(path: &Path) -> Result<()> {
+    let printed = path.to_string();
+    let Ok(pattern) = Pattern::parse(&printed) else { return Ok(()) };
+    if pattern.covers(path) {
+        ensure!(path.segments().is_empty() || !pattern.covers(&path.parent()), "{printed} covers what is above it");
+        let mut below = path.clone();
+        below.push(holdfast_engine::path::Segment::field("x"));
+        ensure!(pattern.covers(&below), "{printed} does not cover what is below it");
+    }
+    let any = "/*".repeat(path.segments().len());
+    ensure!(Pattern::parse(&any).is_ok_and(|pattern| pattern.covers(path)), "{any} does not cover {printed}");
+    ensure!(!Pattern::parse(&format!("{any}/*")).is_ok_and(|pattern| pattern.covers(path)), "{any}/* covers {printed}");
+    Ok(())
+}
+
+fn judged(fields: &Value, live: &Value, declared: &Value) -> Result<()> {
+    let mut answer = declared.clone();
+    let Some(members) = answer.as_object_mut() else { return Ok(()) };
+    members.insert("metadata".into(), json!({"managedFields": [{"manager": "m", "operation": "Apply", "fieldsV1": fields}]}));
+    let answered = Answered { object: &answer, manager: "m" };
+    let (Some(of_live), Some(of_answer)) = (judge(declared, live, &answered), judge(declared, &answer, &answered)) else {
+        anyhow::bail!("the answer to the very request is not taken for one");
+    };
+    ensure!(of_live.still_holds(live) && of_answer.still_holds(&answer), "what was judged does not hold right afterwards");
+    ensure!(of_answer.is_in_sync(), "what the server made of it is drift");
+    ensure!(of_live.is_in_sync() || !of_answer.still_holds(live), "drift that the digest does not show");
+    Ok(())
+}
