@@ -8,7 +8,9 @@ use crate::{
     assess::{AcceptedPath, Assessment, Drift, assess},
     canonical::Digest,
     case::{Case, Permit},
-    collateral, inexact,
+    collateral,
+    foreign::{self, Additions},
+    inexact,
     owned::OwnedSet,
     path::Path,
     plan::{self, Correction, Planned},
@@ -68,25 +70,39 @@ pub struct Judgement {
     pub in_sync: Option<Digest>,
     /// Every owned path was sorted and none is unverified: `accepted` may become the baseline. While false, what is remembered stays.
     pub settled: bool,
+    /// What somebody added and that is only reported.
+    pub additions: Additions,
 }
 
 impl Judgement {
     /// A judgement without paths.
     pub fn plain(verdict: Verdict, action: Action, reason: Reason, message: impl Into<String>) -> Self {
-        Self { verdict, action, reason, message: message.into(), paths: Vec::new(), accepted: Vec::new(), in_sync: None, settled: false }
+        Self {
+            verdict,
+            action,
+            reason,
+            message: message.into(),
+            paths: Vec::new(),
+            accepted: Vec::new(),
+            in_sync: None,
+            settled: false,
+            additions: Additions::default(),
+        }
     }
 
     pub(crate) fn about(mut self, assessment: Assessment) -> Self {
         self.paths = findings(&assessment);
         self.settled = assessment.unverified.is_empty();
         self.accepted = assessment.accepted;
+        self.additions = assessment.additions;
         self
     }
 
-    /// The judgement of an object whose owned paths are, by digest, what they were when it was last in sync.
-    pub fn unchanged(in_sync: Digest) -> Self {
+    /// The judgement of an object whose owned paths are, by digest, what they were when it was last in sync, and so are `additions`.
+    pub fn unchanged(in_sync: Digest, additions: u64) -> Self {
         let mut judgement = Self::plain(Verdict::InSync, Action::None, Reason::AsDeclared, "as declared");
         judgement.in_sync = Some(in_sync);
+        judgement.additions.digest = additions;
         judgement
     }
 }
@@ -200,7 +216,9 @@ fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessme
             }
             Answer::Refused(refusal) => done(refused(refusal.reason, assessment)),
             Answer::Given(proof) => match unstable(case, live, proof, &correction) {
-                None => Step::Write(Box::new(correction)),
+                None => Step::Write(Box::new(plan::settle(correction, live, proof))),
+                // Admission that acts on any write changes what the dry-run of the declared object changes.
+                Some(_) if matches!(case.oracle, Answer::NotAsked) => Step::Ask(Ask { oracle: true, ..Ask::default() }),
                 Some(why) => report(Action::Deferred, Reason::AdmissionUnstable, why, assessment),
             },
         },
@@ -266,6 +284,7 @@ fn in_sync(owned: &OwnedSet, live: &Value, assessment: Assessment) -> Judgement 
     let mut judgement = Judgement::plain(Verdict::InSync, Action::None, Reason::AsDeclared, "as declared");
     judgement.in_sync = Some(project::digest(&project::leaves(owned, live)));
     judgement.accepted = assessment.accepted;
+    judgement.additions = assessment.additions;
     judgement.settled = true;
     judgement
 }
@@ -294,7 +313,14 @@ fn unverified(reason: Reason) -> &'static str {
 
 fn reported(assessment: Assessment, why: Option<Reason>) -> Judgement {
     let reason = why.or_else(|| assessment.drifts.first().map(|drift| drift.reason)).unwrap_or(Reason::FieldChanged);
-    Judgement::plain(Verdict::Drifted, Action::Reported, reason, differ(assessment.drifts.len())).about(assessment)
+    let (removals, others) = counts(&assessment.drifts);
+    let message = match (others, removals) {
+        (_, 0) => differ(others),
+        (0, 1) => "one field that is not declared was added or left behind".to_owned(),
+        (0, _) => format!("{removals} fields that are not declared were added or left behind"),
+        (_, _) => format!("{}, and {removals} undeclared were added or left behind", differ(others)),
+    };
+    Judgement::plain(Verdict::Drifted, Action::Reported, reason, message).about(assessment)
 }
 
 /// The judgement after the server said no to the dry-run of the very write.
@@ -329,15 +355,18 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
     let settled = assess(&after, owned, answer);
     let unverified = !assessment.unverified.is_empty();
+    let message = put_back(&assessment.drifts);
     let corrected_paths: Vec<PathFinding> = assessment.drifts.into_iter().map(|drift| drift.finding).collect();
     let answered = settled.accepted.len();
     let accepted: Vec<AcceptedPath> =
         settled.accepted.into_iter().filter(|accepted| is_settled(case, accepted, correction, &assessment.accepted)).collect();
     // Where the write changed something nobody predicted, the object is in sync only once it has been judged again.
     let foreseen = accepted.len() == answered;
+    // What was added and could not be sorted before, or came with the write, is judged next.
+    let is_clear = !settled.needs.create && !settled.drifts.iter().any(foreign::is_removal);
     let mut judgement = if assessment.held.is_empty() && assessment.unverified.is_empty() {
-        let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, Reason::AsDeclared, put_back(corrected_paths.len()));
-        judgement.in_sync = foreseen.then(|| project::digest(&project::leaves(owned, answer)));
+        let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, Reason::AsDeclared, message);
+        judgement.in_sync = (foreseen && is_clear).then(|| project::digest(&project::leaves(owned, answer)));
         judgement
     } else {
         let held = Assessment { held: assessment.held, unverified: assessment.unverified, ..Assessment::default() };
@@ -348,6 +377,7 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     judgement.paths.extend(corrected_paths);
     judgement.settled = !unverified;
     judgement.accepted = accepted;
+    judgement.additions = settled.additions;
     judgement
 }
 
@@ -364,7 +394,9 @@ pub fn recreated(case: &Case<'_>, owned: Option<&OwnedSet>, answer: &Value) -> J
     let mut judgement = Judgement::plain(Verdict::InSync, Action::Recreated, Reason::ObjectMissing, "it was missing and was created again");
     if let Some(owned) = owned {
         let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
-        judgement.accepted = assess(&after, owned, answer).accepted;
+        let settled = assess(&after, owned, answer);
+        judgement.accepted = settled.accepted;
+        judgement.additions = settled.additions;
         judgement.settled = true;
         judgement.in_sync = Some(project::digest(&project::leaves(owned, answer)));
     }
@@ -393,8 +425,19 @@ pub(crate) fn differ(count: usize) -> String {
     if count == 1 { "one declared field differs".to_owned() } else { format!("{count} declared fields differ") }
 }
 
-fn put_back(count: usize) -> String {
-    if count == 1 { "one field was put back".to_owned() } else { format!("{count} fields were put back") }
+fn put_back(drifts: &[Drift]) -> String {
+    let count = |count: usize| if count == 1 { "one field was".to_owned() } else { format!("{count} fields were") };
+    match counts(drifts) {
+        (0, others) => format!("{} put back", count(others)),
+        (removals, 0) => format!("{} taken away again", count(removals)),
+        (removals, others) => format!("{} put back and {removals} taken away again", count(others)),
+    }
+}
+
+/// How many drifts a correction takes away, and how many it puts back.
+fn counts(drifts: &[Drift]) -> (usize, usize) {
+    let removals = drifts.iter().filter(|drift| foreign::is_removal(drift)).count();
+    (removals, drifts.len() - removals)
 }
 
 fn done(judgement: Judgement) -> Step {

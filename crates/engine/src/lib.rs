@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod assess;
+pub mod bookkeeping;
 pub mod canonical;
 pub mod case;
 pub mod collateral;
@@ -13,6 +14,7 @@ pub mod contest;
 pub mod decide;
 pub mod equivalence;
 pub mod fields;
+pub mod foreign;
 mod inexact;
 pub mod items;
 pub mod manager;

@@ -23,10 +23,10 @@ const CANDIDATES: usize = 5;
 
 /// Sorts the differences of one live object.
 pub struct Sorter<'a> {
-    case: &'a Case<'a>,
-    live: &'a Value,
-    entries: Vec<Entry>,
-    writer: Option<Writer>,
+    pub(crate) case: &'a Case<'a>,
+    pub(crate) live: &'a Value,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) writer: Option<Writer>,
     /// The paths are a guess: nothing but a dry-run merge and `managedFields` can be asked.
     guessing: bool,
 }
@@ -238,7 +238,8 @@ impl<'a> Sorter<'a> {
         Drift { path: path.clone(), target, theirs: live.digest(), finding, reason }
     }
 
-    fn place(&self, out: &mut Assessment, drift: Drift) {
+    /// Takes drift in: it may be corrected, unless somebody keeps making it.
+    pub(crate) fn place(&self, out: &mut Assessment, drift: Drift) {
         match self.case.ledger.and_then(|ledger| ledger.held(&drift.path, self.case.now)) {
             Some(held) => out.held.push((drift, held)),
             None => out.drifts.push(drift),

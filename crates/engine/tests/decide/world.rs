@@ -9,7 +9,7 @@ use holdfast_engine::{
     case::{Baseline, Case, Desired, Permit, Scaler, Word},
     contest::Ledger,
     decide::{self, Judgement, Step},
-    fields,
+    fields, foreign,
     manager::{Operation, Writer},
     normalise::{Release, as_written, is_owned_otherwise, normalise},
     object::{Gvk, ObjectKey},
@@ -312,6 +312,7 @@ impl<'a> Play<'a> {
             word: world.word,
             also_declared_by: world.also.as_deref(),
             held: world.held,
+            foreign: foreign::Rules::reporting(),
             now: world.now,
         })
     }

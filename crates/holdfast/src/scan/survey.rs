@@ -9,7 +9,10 @@ use std::{
 use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use holdfast_api::report::{DriftReportStatus, SourceKind, Verdict};
+use holdfast_api::{
+    policy::Foreign,
+    report::{DriftReportStatus, SourceKind, Verdict},
+};
 use holdfast_engine::{
     case::{Permit, Word},
     manager::Writer,
@@ -211,6 +214,9 @@ impl Survey {
         let context = |guarded: &Guarded, writer: Option<Writer>| JudgeContext {
             permit: Permit::Report(None),
             ignore: Vec::new(),
+            foreign: Foreign::Report,
+            exclusive: Vec::new(),
+            foreign_tag: 0,
             ledger: None,
             writer,
             prefer,

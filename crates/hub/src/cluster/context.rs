@@ -5,14 +5,17 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use holdfast_api::report::{Actor, Outcome, Reason};
+use holdfast_api::{
+    policy::Foreign,
+    report::{Actor, Outcome, Reason},
+};
 use holdfast_engine::{
     canonical::Digest,
     case::{Permit, Scaler, Word},
     contest::Ledger,
     decide::Judgement,
     manager::{Operation, Writer},
-    path::Path,
+    path::{Path, Pattern},
 };
 use holdfast_fleet::{call::CallError, term::Term};
 use jiff::Timestamp;
@@ -27,6 +30,12 @@ pub struct Context {
     pub permit: Permit,
     /// Ignore rules of the policy that fit the object.
     pub ignore: Vec<Ignore>,
+    /// What is done about fields that somebody added.
+    pub foreign: Foreign,
+    /// Where everything that was added is drift.
+    pub exclusive: Vec<Pattern>,
+    /// Stands for the rules that bear on added fields.
+    pub foreign_tag: u64,
     /// Earlier corrections.
     pub ledger: Option<Arc<Ledger>>,
     /// How the release writes, learnt from its other objects.

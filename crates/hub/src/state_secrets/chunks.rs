@@ -36,7 +36,11 @@ impl std::fmt::Debug for Plain {
 
 /// The parts of a state. Equal states give equal parts, whatever the order they are given in.
 pub fn plain_parts(mut all: StoredObjects, mut contests: StoredContests) -> Vec<Plain> {
-    let findings = all.objects.iter().filter_map(|object| object.standing.as_ref()).map(|standing| standing.finding.len());
+    let findings = all
+        .objects
+        .iter()
+        .filter_map(|object| object.standing.as_ref())
+        .map(|standing| [&standing.finding, &standing.added].into_iter().flatten().map(String::len).sum::<usize>());
     if findings.sum::<usize>() > MOST_FINDINGS {
         // Drift of everything: it is asked about again.
         all.objects.iter_mut().for_each(|object| object.standing = None);
@@ -194,7 +198,7 @@ mod tests {
             let message = format!("{:?}", object.id).repeat(8);
             object.shown =
                 vec![StoredShown { path: String::new(), reason: DeviationReason::Admission, since: jiff::Timestamp::UNIX_EPOCH, message }];
-            object.standing = Some(StoredStanding { finding: "x".repeat(1000), rules: object.desired, tries: 0 });
+            object.standing = Some(StoredStanding { finding: Some("x".repeat(1000)), added: None, rules: object.desired, tries: 0 });
         }
         let ledger = |number: u32| {
             let mut ledger = holdfast_engine::contest::Ledger::default();
