@@ -215,7 +215,7 @@ fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessme
                 report(Action::Deferred, Reason::ServerError, "the dry-run of the correction was not answered", assessment)
             }
             Answer::Refused(refusal) => done(refused(refusal.reason, assessment)),
-            Answer::Given(proof) => match unstable(case, live, proof, &correction) {
+            Answer::Given(proof) => match unstable(case, live, proof, &correction, assessment.drifts.iter().any(foreign::is_removal)) {
                 None => Step::Write(Box::new(plan::settle(correction, live, proof))),
                 // Admission that acts on any write changes what the dry-run of the declared object changes.
                 Some(_) if matches!(case.oracle, Answer::NotAsked) => Step::Ask(Ask { oracle: true, ..Ask::default() }),
@@ -227,11 +227,13 @@ fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: Assessme
 }
 
 /// Why the correction is not sent although the server would take it.
-fn unstable(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correction) -> Option<&'static str> {
+fn unstable(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correction, takes_away: bool) -> Option<&'static str> {
     if collateral::only_changes(proof, live, &[]) {
         return Some("the server turns the correction back into what is there");
     }
-    let explained = matches!(case.oracle, Answer::Given(oracle) if collateral::explained_by(proof, live, oracle, &correction.touched));
+    let explains = |answer| matches!(answer, Answer::Given(answer) if collateral::explained_by(proof, live, answer, &correction.touched));
+    // Where something is taken away, the server may put defaults beside it, as it does when the object is created.
+    let explained = explains(case.oracle) || (takes_away && explains(case.create));
     let clean = explained || collateral::only_changes(proof, live, &correction.touched);
     (!clean).then_some("the correction would change more than what drifted")
 }

@@ -8,9 +8,11 @@
     reason = "clippy allows it in test functions, not in their helpers"
 )]
 
+mod foreign;
 mod matrix;
 #[path = "../support/mod.rs"]
 mod support;
+mod traps;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,33 +21,49 @@ use holdfast_testkit::Helm;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use matrix::{CHART, DEFINITION, Drift, EDITOR, Seen, drifts};
+use matrix::{ADDED_CHART, CHART, DEFINITION, Drift, EDITOR, Seen, additions, measured};
 use support::{
     World,
     alike::{comparable, same},
     condition, finding, path_of,
 };
 
-const KINDS: &str = "configmaps,deployments,rolebindings,roles,secrets,services,gadgets.peers.example";
+const KINDS: &str = "configmaps,cronjobs,deployments,poddisruptionbudgets,rolebindings,roles,secrets,services,gadgets.peers.example";
 
 static DEFINED: OnceCell<()> = OnceCell::const_new();
 
 #[tokio::test]
 async fn every_drift_of_the_matrix_on_a_helm_3_release() {
-    matrix("matrix3", Helm::V3).await;
+    assert_eq!(measured().len(), 29);
+    matrix("matrix3", Helm::V3, CHART, measured()).await;
 }
 
 #[tokio::test]
 async fn every_drift_of_the_matrix_on_a_helm_4_release() {
-    matrix("matrix4", Helm::V4).await;
+    matrix("matrix4", Helm::V4, CHART, measured()).await;
+}
+
+#[tokio::test]
+async fn everything_added_to_a_helm_3_release() {
+    matrix("added3", Helm::V3, ADDED_CHART, additions()).await;
+}
+
+#[tokio::test]
+async fn everything_added_to_a_helm_4_release() {
+    matrix("added4", Helm::V4, ADDED_CHART, additions()).await;
+}
+
+/// The definition of the custom resource of the charts.
+async fn define(world: &World) {
+    DEFINED.get_or_init(async || drop(world.workload.apply_yaml("testkit", DEFINITION).await.unwrap())).await;
 }
 
 /// All drifts are reported, by path and writer, and survive a restart as they are; then all are put back, and Helm goes on as on a twin.
-async fn matrix(name: &str, helm: Helm) {
+async fn matrix(name: &str, helm: Helm, chart: &str, drifts: Vec<Drift>) {
     let mut world = World::new(name).await;
-    DEFINED.get_or_init(async || drop(world.workload.apply_yaml("testkit", DEFINITION).await.unwrap())).await;
+    define(&world).await;
     let twin = format!("{name}-twin");
-    let chart = world.chart_of_text("web", CHART);
+    let chart = world.chart_of_text("web", chart);
     for namespace in [name, &twin] {
         helm.install(world.workload, "web", namespace, &chart, &[]).await.unwrap();
     }
@@ -53,8 +71,6 @@ async fn matrix(name: &str, helm: Helm) {
     world.start_hub(&[]);
     world.wait_in_sync("web").await;
 
-    let drifts = drifts();
-    assert_eq!(drifts.len(), 29);
     let mark = world.workload.audit_mark().await.unwrap();
     let editor = world.writer(EDITOR);
     for drift in &drifts {
@@ -65,14 +81,31 @@ async fn matrix(name: &str, helm: Helm) {
     for drift in &drifts {
         assert_named(drift, finding(status, drift.kind, drift.name).unwrap());
     }
-    let added = drifts.iter().filter(|drift| drift.seen == Seen::Added).count();
-    assert_eq!(status["summary"]["foreign"], added, "{status:#}");
-    assert_eq!(status["summary"]["drifted"].as_u64().unwrap() + status["summary"]["missing"].as_u64().unwrap(), 29 - added as u64);
+    let added = drifts.iter().filter(|drift| drift.seen == Seen::Added);
+    let swapped = drifts.iter().filter(|drift| drift.seen == Seen::Swapped).count();
+    let fields = added.clone().map(|drift| drift.paths.len()).sum::<usize>() + swapped;
+    assert_eq!(status["summary"]["foreign"], fields, "{status:#}");
+    let count = |word: &str| status["summary"][word].as_u64().unwrap();
+    assert_eq!(count("drifted") + count("missing"), (drifts.len() - added.count()) as u64);
     let before = objects(&world, name, helm).await;
 
+    // The report is written after it was decided to keep what it says.
+    world.wait_report(Some("web"), "the same findings", |now| now["findings"] == status["findings"]).await;
     world.stop_hub();
+    let restarted = world.workload.audit_mark().await.unwrap();
     world.start_hub(&[]);
+    world
+        .wait("every object is judged again", async || {
+            let page = world.try_metrics().await?;
+            let counts = page.lines().filter(|line| line.starts_with("holdfast_objects{"));
+            let judged: usize = counts.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok()).sum();
+            ensure!(judged >= drifts.len(), "{judged}");
+            Ok(())
+        })
+        .await;
     world.wait_report(Some("web"), "as before the restart", |now| now["findings"] == status["findings"]).await;
+    let calls = world.of_hub(&world.workload.audit_since(restarted).await.unwrap());
+    assert!(calls.dry_runs().is_empty(), "a restart asks nothing:\n{}", calls.dry_runs());
     let calls = world.of_hub(&world.workload.audit_since(mark).await.unwrap());
     assert!(calls.writes().is_empty(), "Warn writes nothing:\n{}", calls.writes());
     assert_eq!(objects(&world, name, helm).await, before);
@@ -138,13 +171,19 @@ fn assert_named(drift: &Drift, found: &Value) {
         Seen::Changed => ("Drifted", "FieldChanged", "Changed"),
         Seen::Removed => ("Drifted", "FieldRemoved", "Removed"),
         Seen::Added => ("InSync", "ForeignField", "Added"),
+        Seen::Swapped => ("Drifted", "FieldRemoved", ""),
     };
     assert_eq!((&found["verdict"], &found["reason"]), (&json!(verdict), &json!(reason)), "{name}: {found:#}");
     let paths: BTreeSet<&str> = found["paths"].as_array().unwrap().iter().filter_map(|entry| entry["path"].as_str()).collect();
     assert_eq!(paths, drift.paths.iter().copied().collect(), "{name}: nothing more, nothing less");
     for path in drift.paths {
         let entry = path_of(found, path).unwrap();
-        let actor = if drift.seen == Seen::Removed { "unattributed" } else { EDITOR };
+        let change = match drift.seen {
+            Seen::Swapped if *path == drift.paths[0] => "Removed",
+            Seen::Swapped => "Added",
+            _ => change,
+        };
+        let actor = if change == "Removed" { "unattributed" } else { EDITOR };
         assert_eq!((&entry["change"], &entry["actor"]["manager"]), (&json!(change), &json!(actor)), "{name}: {entry:#}");
         if drift.kind == "Secret" {
             assert_eq!((&entry["live"], &entry["desired"]), (&Value::Null, &Value::Null), "{name}");

@@ -1,4 +1,4 @@
-//! The drifts that other tools were measured by, each on an object of its own.
+//! What somebody does, each to an object of its own: the drifts that other tools were measured by, and everything that can be added.
 
 use holdfast_testkit::{Target, Writer};
 use serde_json::{Value, json};
@@ -24,6 +24,8 @@ pub enum Seen {
     Removed,
     /// Something was added.
     Added,
+    /// A declared field is gone, and another one was added in its place.
+    Swapped,
     /// The object is gone.
     Missing,
 }
@@ -69,6 +71,7 @@ spec:
             properties:
               size: {type: integer}
               mode: {type: string, default: fast}
+              notes: {type: array, items: {type: string}}
               parts:
                 type: array
                 x-kubernetes-list-type: map
@@ -159,6 +162,8 @@ pub fn target(kind: &str, namespace: &str, name: &str) -> Target {
         "RoleBinding" => Target::role_binding(namespace, name),
         "Secret" => Target::secret(namespace, name),
         "Service" => Target::service(namespace, name),
+        "CronJob" => Target::custom("batch", "v1", "cronjobs", namespace, name),
+        "PodDisruptionBudget" => Target::custom("policy", "v1", "poddisruptionbudgets", namespace, name),
         "Gadget" => Target::custom("peers.example", "v1", "gadgets", namespace, name),
         other => panic!("no {other} in the chart"),
     }
@@ -201,8 +206,198 @@ fn add(pointer: &str, value: &Value) -> Edit {
     Edit::Json(json!([{"op": "add", "path": pointer, "value": value}]))
 }
 
-/// All of them, in the order in which they were measured.
-pub fn drifts() -> Vec<Drift> {
+/// What can be added to an object beside the drifts of [`measured`], and how it is called.
+pub const ADDED_CHART: &str = r#"
+{{- $tag := .Values.tag | default "1" }}
+{{- range list "init" "volume" "annotation" "pod-annotation" "finalizer" "node-selector" "toleration" "pod-security" "security" "account" "host-pid" "container-port" "limits" "pull-secret" "strategy" "grace" "probe" "source" "from" "command" "affinity" "replicas-free" "owner" }}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ . }}}
+spec:
+  selector: {matchLabels: {app: {{ . }}}}
+  template:
+    metadata: {labels: {app: {{ . }}}}
+    spec:
+      containers:
+      - name: web
+        image: "registry.example/web:{{ $tag }}"
+        env: [{name: LEVEL, value: info}]
+      volumes: [{name: data, emptyDir: {}}]
+{{- end }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: binary}
+data: {tag: {{ $tag | quote }}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: external}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: affine}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: suspended}
+spec: {schedule: "0 0 * * *", jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "img:{{ $tag }}"}]}}}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: eviction}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+---
+apiVersion: peers.example/v1
+kind: Gadget
+metadata: {name: inside}
+spec: {size: 1, parts: [{name: a}]}
+---
+apiVersion: peers.example/v1
+kind: Gadget
+metadata: {name: notes}
+spec: {size: 1}
+"#;
+
+/// Everything else that somebody adds.
+pub fn additions() -> Vec<Drift> {
+    use Edit::Merge;
+    use Seen::Added;
+    let pod = |fields: Value| template(&json!({"spec": fields}));
+    let deployment = |name, edit, paths| drift(name, "Deployment", edit, Added, paths);
+    vec![
+        deployment(
+            "init",
+            pod(json!({"initContainers": [{"name": "first", "image": "x:1"}]})),
+            &["/spec/template/spec/initContainers/[name=first]"],
+        ),
+        deployment(
+            "volume",
+            pod(
+                json!({"volumes": [{"name": "more", "emptyDir": {}}], "containers": [{"name": "web", "volumeMounts": [{"name": "more", "mountPath": "/more"}]}]}),
+            ),
+            &["/spec/template/spec/containers/[name=web]/volumeMounts/[mountPath=~1more]", "/spec/template/spec/volumes/[name=more]"],
+        ),
+        deployment(
+            "annotation",
+            Merge(json!({"metadata": {"annotations": {"example.com/note": "x"}}})),
+            &["/metadata/annotations/example.com~1note"],
+        ),
+        deployment(
+            "pod-annotation",
+            template(&json!({"metadata": {"annotations": {"example.com/note": "x"}}})),
+            &["/spec/template/metadata/annotations/example.com~1note"],
+        ),
+        deployment(
+            "finalizer",
+            Merge(json!({"metadata": {"finalizers": ["example.com/hold"]}})),
+            &["/metadata/finalizers/[=example.com~1hold]"],
+        ),
+        deployment("node-selector", pod(json!({"nodeSelector": {"disk": "ssd"}})), &["/spec/template/spec/nodeSelector"]),
+        deployment("toleration", pod(json!({"tolerations": [{"operator": "Exists"}]})), &["/spec/template/spec/tolerations"]),
+        deployment("pod-security", pod(json!({"securityContext": {"runAsUser": 0}})), &["/spec/template/spec/securityContext/runAsUser"]),
+        deployment(
+            "security",
+            container(&json!({"securityContext": {"privileged": true}})),
+            &["/spec/template/spec/containers/[name=web]/securityContext"],
+        ),
+        deployment(
+            "account",
+            pod(json!({"serviceAccountName": "admin"})),
+            &["/spec/template/spec/serviceAccount", "/spec/template/spec/serviceAccountName"],
+        ),
+        deployment("host-pid", pod(json!({"hostPID": true})), &["/spec/template/spec/hostPID"]),
+        deployment(
+            "container-port",
+            container(&json!({"ports": [{"containerPort": 9}]})),
+            &["/spec/template/spec/containers/[name=web]/ports/[containerPort=9,protocol=TCP]"],
+        ),
+        deployment(
+            "limits",
+            container(&json!({"resources": {"limits": {"cpu": "1"}}})),
+            &["/spec/template/spec/containers/[name=web]/resources/limits"],
+        ),
+        deployment("pull-secret", pod(json!({"imagePullSecrets": [{"name": "x"}]})), &["/spec/template/spec/imagePullSecrets/[name=x]"]),
+        deployment("strategy", Merge(json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}})), &["/spec/strategy/type"]),
+        deployment("grace", pod(json!({"terminationGracePeriodSeconds": 5})), &["/spec/template/spec/terminationGracePeriodSeconds"]),
+        deployment(
+            "probe",
+            container(&json!({"livenessProbe": {"exec": {"command": ["true"]}}})),
+            &["/spec/template/spec/containers/[name=web]/livenessProbe"],
+        ),
+        deployment("command", container(&json!({"command": ["sleep"]})), &["/spec/template/spec/containers/[name=web]/command"]),
+        deployment("affinity", pod(json!({"affinity": {"nodeAffinity": {}}})), &["/spec/template/spec/affinity"]),
+        deployment("replicas-free", Merge(json!({"spec": {"replicas": 3}})), &["/spec/replicas"]),
+        deployment(
+            "owner",
+            Merge(
+                json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "11111111-2222-3333-4444-555555555555"}]}}),
+            ),
+            &["/metadata/ownerReferences/[uid=11111111-2222-3333-4444-555555555555]"],
+        ),
+        // One member of a union goes for another, which nobody declares.
+        Drift {
+            seen: Seen::Swapped,
+            ..deployment(
+                "source",
+                Edit::Json(
+                    json!([{"op": "replace", "path": "/spec/template/spec/volumes/0", "value": {"name": "data", "hostPath": {"path": "/"}}}]),
+                ),
+                &["/spec/template/spec/volumes/[name=data]/emptyDir", "/spec/template/spec/volumes/[name=data]/hostPath"],
+            )
+        },
+        Drift {
+            seen: Seen::Swapped,
+            ..deployment(
+                "from",
+                Edit::Json(
+                    json!([{"op": "replace", "path": "/spec/template/spec/containers/0/env/0", "value": {"name": "LEVEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}}]),
+                ),
+                &[
+                    "/spec/template/spec/containers/[name=web]/env/[name=LEVEL]/value",
+                    "/spec/template/spec/containers/[name=web]/env/[name=LEVEL]/valueFrom",
+                ],
+            )
+        },
+        drift("binary", "ConfigMap", Merge(json!({"binaryData": {"blob": "AAA="}})), Added, &["/binaryData/blob"]),
+        drift(
+            "external",
+            "Service",
+            Merge(json!({"spec": {"externalIPs": ["10.9.8.7"]}})),
+            Added,
+            &["/spec/externalIPs", "/spec/externalTrafficPolicy"],
+        ),
+        drift(
+            "affine",
+            "Service",
+            Merge(json!({"spec": {"sessionAffinity": "ClientIP"}})),
+            Added,
+            &["/spec/sessionAffinity", "/spec/sessionAffinityConfig"],
+        ),
+        drift("suspended", "CronJob", Merge(json!({"spec": {"suspend": true}})), Added, &["/spec/suspend"]),
+        drift(
+            "eviction",
+            "PodDisruptionBudget",
+            Merge(json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}})),
+            Added,
+            &["/spec/unhealthyPodEvictionPolicy"],
+        ),
+        drift(
+            "inside",
+            "Gadget",
+            Edit::Json(json!([{"op": "replace", "path": "/spec/parts/0/weight", "value": 7}])),
+            Added,
+            &["/spec/parts/[name=a]/weight"],
+        ),
+        drift("notes", "Gadget", Merge(json!({"spec": {"notes": ["a", "b"]}})), Added, &["/spec/notes"]),
+    ]
+}
+
+/// All that was measured, in that order.
+pub fn measured() -> Vec<Drift> {
     use Edit::{Delete, Merge};
     use Seen::{Added, Changed, Missing, Removed};
     let mut drifts = vec![
