@@ -214,7 +214,7 @@ struct Place<'a> {
     live: &'a Value,
 }
 
-impl<'a> Place<'a> {
+impl Place<'_> {
     fn walk(self, path: &mut Path, found: &mut Vec<Path>) {
         for (segment, held) in self.held.children() {
             let owned = self.owned.and_then(|node| node.child(segment));

@@ -73,6 +73,9 @@ impl Guardianship {
                 let cut = added.paths.len().saturating_sub(room) as u64;
                 finding.paths.extend(added.paths.iter().take(room).cloned());
                 finding.paths_truncated += added.paths_truncated + cut;
+                finding.first_seen = finding.first_seen.into_iter().chain(added.first_seen).min();
+                finding.last_seen = finding.last_seen.max(added.last_seen);
+                finding.count += added.count;
                 bounds::fit_finding(&mut finding);
             }
             finding
