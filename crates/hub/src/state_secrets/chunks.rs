@@ -83,6 +83,7 @@ fn share(releases: &[(String, String)], sets: &[StoredSet], mut objects: Vec<Sto
     for object in &mut objects {
         object.release = own_releases.place(object.release);
         object.set = object.set.map(|set| own_sets.place(set));
+        object.previous = object.previous.map(|set| own_sets.place(set));
     }
     StoredObjects { releases: own_releases.kept, sets: own_sets.kept, objects }
 }
@@ -151,6 +152,8 @@ mod tests {
             normalized: 0,
             shown: Vec::new(),
             standing: None,
+            additions: u64::from(number),
+            previous: number.is_multiple_of(7).then_some((number + 1) % 2),
         };
         let set = |name: &str| StoredSet::from(&OwnedSet::from_fields_v1(&json!({"f:data": {name: {}}})));
         StoredObjects {
@@ -174,6 +177,7 @@ mod tests {
                     let whole = all.objects.iter().find(|whole| whole.id == object.id).unwrap();
                     assert_eq!(share.releases[object.release as usize], all.releases[whole.release as usize]);
                     assert_eq!(object.set.map(|set| &share.sets[set as usize]), whole.set.map(|set| &all.sets[set as usize]));
+                    assert_eq!(object.previous.map(|set| &share.sets[set as usize]), whole.previous.map(|set| &all.sets[set as usize]));
                     found += 1;
                 }
             }
