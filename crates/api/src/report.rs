@@ -158,6 +158,8 @@ pub enum Reason {
     ObjectTerminating,
     /// A field was added beside the declared ones.
     ForeignField,
+    /// The last revision dropped a field, and it is still there: only the release's own manager holds it.
+    LeftOver,
     /// An autoscaler or another rightful writer owns the path.
     Yielded,
     /// Somebody else keeps undoing corrections.

@@ -9,6 +9,7 @@ use crate::{
     canonical::Digest,
     case::{Accepted, Case},
     contest::Held,
+    foreign::{self, Additions},
     manager::Operation,
     owned::OwnedSet,
     path::Path,
@@ -22,7 +23,8 @@ use crate::{
 pub struct Drift {
     /// Where.
     pub path: Path,
-    /// What a correction writes there: the declared value, or an autoscaler's bound. `None` for the order of a list.
+    /// What a correction writes there: the declared value, or an autoscaler's bound. `None` for the order of a list, and where a correction
+    /// takes away what stands there.
     pub target: Option<Value>,
     /// Digest of the two values, the one that is written and the one that stands there now, for contests.
     pub pair: Digest,
@@ -86,6 +88,8 @@ pub struct Assessment {
     pub held: Vec<(Drift, Held)>,
     /// Differences nobody can vouch for.
     pub unverified: Vec<(Drift, Reason)>,
+    /// What somebody added and that only is reported.
+    pub additions: Additions,
     /// Open questions; the lists are incomplete while there are any.
     pub needs: Needs,
 }
@@ -105,6 +109,7 @@ pub fn assess(case: &Case<'_>, owned: &OwnedSet, live: &Value) -> Assessment {
         sorter.sort(&mut assessment, &difference);
     }
     sorter.sort_orders(&mut assessment, owned);
+    foreign::sort(&sorter, owned, &mut assessment);
     assessment
 }
 

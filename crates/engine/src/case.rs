@@ -10,6 +10,7 @@ use crate::{
     answer::{Answer, Fence, Live},
     canonical::Digest,
     contest::{Held, Ledger},
+    foreign,
     manager::{self, Entry, Operation, Writer},
     normalise::Release,
     object::ObjectKey,
@@ -163,6 +164,8 @@ pub struct Case<'a> {
     pub also_declared_by: Option<&'a str>,
     /// Why nothing of its kind, or in its namespace, can be created for now.
     pub held: Option<Reason>,
+    /// What is done about fields that somebody added.
+    pub foreign: foreign::Rules<'a>,
     /// The time of the decision.
     pub now: Timestamp,
 }
@@ -196,12 +199,22 @@ impl Case<'_> {
     /// it is no younger than the deployment: whoever deleted the object and created it again holds its ownership
     /// metadata too.
     pub fn release_writer(&self, entries: &[Entry]) -> Option<Writer> {
-        let own = manager::release_entry(entries, self.prefer, self.writer);
-        match (own, self.writer) {
-            (Some(entry), Some(known)) if !known.wrote(entry) && is_after(entry.time, self.deployed_at) => Some(known.clone()),
-            (Some(entry), _) => Some(entry.writer()),
-            (None, known) => known.cloned(),
-        }
+        release_writer(entries, self.prefer, self.writer, self.deployed_at)
+    }
+}
+
+/// See [`Case::release_writer`].
+pub fn release_writer(
+    entries: &[Entry],
+    prefer: Option<Operation>,
+    known: Option<&Writer>,
+    deployed_at: Option<Timestamp>,
+) -> Option<Writer> {
+    let own = manager::release_entry(entries, prefer, known);
+    match (own, known) {
+        (Some(entry), Some(known)) if !known.wrote(entry) && is_after(entry.time, deployed_at) => Some(known.clone()),
+        (Some(entry), _) => Some(entry.writer()),
+        (None, known) => known.cloned(),
     }
 }
 

@@ -10,10 +10,10 @@ use crate::{
     answer::{Answer, Refusal},
     assess::Drift,
     case::Case,
+    foreign, manager,
     owned::OwnedSet,
     path::{Path, Segment},
     project,
-    sorter::Sorter,
 };
 
 /// What has to go so that the drifted paths can be put back, as drift of its own. `None` while the answer to the dry-run create is missing.
@@ -22,8 +22,9 @@ pub fn obstacles(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drif
     if paths.is_empty() {
         return Some(Vec::new());
     }
-    let sorter = Sorter::new(case, live);
-    Some(paths.iter().map(|path| sorter.obstacle(path)).collect())
+    let entries = manager::entries(live);
+    let gvk = &case.desired.key.gvk;
+    Some(paths.iter().map(|path| foreign::drift(gvk, live, path, manager::holder(&entries, path), Reason::ForeignField)).collect())
 }
 
 /// Undeclared fields right beside the drifted ones, where the server says of that place that it takes no such combination, and that it does

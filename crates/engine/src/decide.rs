@@ -9,7 +9,9 @@ use crate::{
     canonical::Digest,
     case::{ANY, Case, Permit},
     collateral::{self, Predicted},
-    contest, coupled, inexact, manager,
+    contest, coupled,
+    foreign::{self, Additions},
+    inexact, manager,
     owned::OwnedSet,
     path::Path,
     plan::{self, Correction, Planned},
@@ -74,25 +76,39 @@ pub struct Judgement {
     pub in_sync: Option<Digest>,
     /// Every owned path was sorted and none is unverified: `accepted` may become the baseline. While false, what is remembered stays.
     pub settled: bool,
+    /// What somebody added and that is only reported.
+    pub additions: Additions,
 }
 
 impl Judgement {
     /// A judgement without paths.
     pub fn plain(verdict: Verdict, action: Action, reason: Reason, message: impl Into<String>) -> Self {
-        Self { verdict, action, reason, message: message.into(), paths: Vec::new(), accepted: Vec::new(), in_sync: None, settled: false }
+        Self {
+            verdict,
+            action,
+            reason,
+            message: message.into(),
+            paths: Vec::new(),
+            accepted: Vec::new(),
+            in_sync: None,
+            settled: false,
+            additions: Additions::default(),
+        }
     }
 
     pub(crate) fn about(mut self, assessment: Assessment) -> Self {
         self.paths = findings(&assessment);
         self.settled = assessment.unverified.is_empty();
         self.accepted = assessment.accepted;
+        self.additions = assessment.additions;
         self
     }
 
-    /// The judgement of an object whose owned paths are, by digest, what they were when it was last in sync.
-    pub fn unchanged(in_sync: Digest) -> Self {
+    /// The judgement of an object whose owned paths are, by digest, what they were when it was last in sync, and so are `additions`.
+    pub fn unchanged(in_sync: Digest, additions: u64) -> Self {
         let mut judgement = Self::plain(Verdict::InSync, Action::None, Reason::AsDeclared, "as declared");
         judgement.in_sync = Some(in_sync);
+        judgement.additions.digest = additions;
         judgement
     }
 }
@@ -217,8 +233,10 @@ fn correct(case: &Case<'_>, owned: &OwnedSet, live: &Value, mut assessment: Asse
                 report(Action::Deferred, Reason::Unverified, NO_DRY_RUN, assessment)
             }
             Answer::Refused(refusal) => done(refused(refusal.reason, assessment)),
-            Answer::Given(proof) => match weigh(case, live, proof, &correction) {
-                Weighed::Clean => Step::Write(Box::new(correction)),
+            Answer::Given(proof) => match weigh(case, live, proof, &correction, assessment.drifts.iter().any(foreign::is_removal)) {
+                Weighed::Clean => Step::Write(Box::new(plan::settle(correction, live, proof))),
+                // Admission that acts on any write changes what the dry-run of the declared object changes.
+                _ if matches!(case.oracle, Answer::NotAsked) => Step::Ask(Ask { oracle: true, ..Ask::default() }),
                 Weighed::Unsure => Step::ProveAgain(Box::new(correction)),
                 Weighed::Unstable(why) => report(Action::Deferred, Reason::AdmissionUnstable, why, assessment),
             },
@@ -237,14 +255,16 @@ enum Weighed {
     Unstable(&'static str),
 }
 
-fn weigh(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correction) -> Weighed {
+fn weigh(case: &Case<'_>, live: &Value, proof: &Value, correction: &Correction, takes_away: bool) -> Weighed {
     if collateral::only_changes(proof, live, &[]) {
         return Weighed::Unstable("the server turns the correction back into what is there");
     }
     let given = |answer| if let Answer::Given(answer) = answer { Some(answer) } else { None };
-    let [oracle, again] = [case.oracle, case.proof_again].map(given);
+    let [oracle, again, created] = [case.oracle, case.proof_again, case.create].map(given);
     let beside = Predicted { live, oracle, again };
-    if collateral::only_changes(proof, live, &correction.touched) || beside.explains(proof, &correction.touched) {
+    // Where something is taken away, the server may put defaults beside it, as it does when the object is created.
+    let explained = || takes_away && Predicted { oracle: created, ..beside }.explains(proof, &correction.touched);
+    if collateral::only_changes(proof, live, &correction.touched) || beside.explains(proof, &correction.touched) || explained() {
         return Weighed::Clean;
     }
     match case.proof_again {
@@ -305,6 +325,7 @@ fn in_sync(owned: &OwnedSet, live: &Value, assessment: Assessment) -> Judgement 
     let mut judgement = Judgement::plain(Verdict::InSync, Action::None, Reason::AsDeclared, "as declared");
     judgement.in_sync = Some(project::digest(&project::leaves(owned, live)));
     judgement.accepted = assessment.accepted;
+    judgement.additions = assessment.additions;
     judgement.settled = true;
     judgement
 }
@@ -340,7 +361,14 @@ fn unverified(reason: Reason) -> &'static str {
 
 fn reported(assessment: Assessment, why: Option<Reason>) -> Judgement {
     let reason = why.or_else(|| assessment.drifts.first().map(|drift| drift.reason)).unwrap_or(Reason::FieldChanged);
-    Judgement::plain(Verdict::Drifted, Action::Reported, reason, differ(assessment.drifts.len())).about(assessment)
+    let (removals, others) = counts(&assessment.drifts);
+    let message = match (others, removals) {
+        (_, 0) => differ(others),
+        (0, 1) => "one field that is not declared was added or left behind".to_owned(),
+        (0, _) => format!("{removals} fields that are not declared were added or left behind"),
+        (_, _) => format!("{}, and {removals} undeclared were added or left behind", differ(others)),
+    };
+    Judgement::plain(Verdict::Drifted, Action::Reported, reason, message).about(assessment)
 }
 
 /// The judgement after the server said no to the dry-run of the very write.
@@ -389,19 +417,23 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     let is_fought =
         |drift: &Drift| (case.enforced)(&drift.path) && case.ledger.is_some_and(|ledger| ledger.is_fought(&drift.path, case.now));
     let is_fought = assessment.drifts.iter().any(is_fought);
+    let message = put_back(&assessment.drifts);
     let corrected_paths: Vec<PathFinding> = assessment.drifts.into_iter().map(|drift| drift.finding).collect();
     let answered = settled.accepted.len();
     let calibrated = settled.accepted.into_iter().map(|accepted| calibrate(case, accepted, correction, &assessment.accepted));
     let accepted: Vec<AcceptedPath> = calibrated.filter(|accepted| is_settled(case, accepted, correction, &assessment.accepted)).collect();
     // Where the write changed something nobody predicted, the object is in sync only once it has been judged again.
     let foreseen = accepted.len() == answered;
+    // What was added and could not be sorted before, or came with the write, is judged next.
+    let is_clear = !settled.needs.create && !settled.drifts.iter().any(foreign::is_removal);
     let mut judgement = if assessment.held.is_empty() && assessment.unverified.is_empty() {
-        let (reason, message) = match put_back(corrected_paths.len()) {
-            message if is_fought => (Reason::Contested, format!("{message}, against somebody who keeps changing what is enforced")),
-            message => (Reason::AsDeclared, message),
+        let (reason, message) = if is_fought {
+            (Reason::Contested, format!("{message}, against somebody who keeps changing what is enforced"))
+        } else {
+            (Reason::AsDeclared, message)
         };
         let mut judgement = Judgement::plain(Verdict::InSync, Action::Corrected, reason, message);
-        judgement.in_sync = foreseen.then(|| project::digest(&project::leaves(owned, answer)));
+        judgement.in_sync = (foreseen && is_clear).then(|| project::digest(&project::leaves(owned, answer)));
         judgement
     } else {
         let held = Assessment { held: assessment.held, unverified: assessment.unverified, ..Assessment::default() };
@@ -412,6 +444,7 @@ pub fn corrected(case: &Case<'_>, owned: &OwnedSet, before: &Value, correction: 
     judgement.paths.extend(corrected_paths);
     judgement.settled = !unverified;
     judgement.accepted = accepted;
+    judgement.additions = settled.additions;
     judgement
 }
 
@@ -448,7 +481,9 @@ pub fn recreated(case: &Case<'_>, owned: Option<&OwnedSet>, answer: &Value) -> J
     let mut judgement = Judgement::plain(Verdict::InSync, Action::Recreated, Reason::ObjectMissing, "it was missing and was created again");
     if let Some(owned) = owned {
         let after = Case { live: Live::Present(answer), oracle: Answer::Given(answer), ..shallow(case) };
-        judgement.accepted = assess(&after, owned, answer).accepted;
+        let settled = assess(&after, owned, answer);
+        judgement.accepted = settled.accepted;
+        judgement.additions = settled.additions;
         judgement.settled = true;
         judgement.in_sync = Some(project::digest(&project::leaves(owned, answer)));
     }
@@ -481,8 +516,19 @@ pub(crate) fn differ(count: usize) -> String {
     if count == 1 { "one declared field differs".to_owned() } else { format!("{count} declared fields differ") }
 }
 
-fn put_back(count: usize) -> String {
-    if count == 1 { "one field was put back".to_owned() } else { format!("{count} fields were put back") }
+fn put_back(drifts: &[Drift]) -> String {
+    let count = |count: usize| if count == 1 { "one field was".to_owned() } else { format!("{count} fields were") };
+    match counts(drifts) {
+        (0, others) => format!("{} put back", count(others)),
+        (removals, 0) => format!("{} taken away again", count(removals)),
+        (removals, others) => format!("{} put back and {removals} taken away again", count(others)),
+    }
+}
+
+/// How many drifts a correction takes away, and how many it puts back.
+fn counts(drifts: &[Drift]) -> (usize, usize) {
+    let removals = drifts.iter().filter(|drift| foreign::is_removal(drift)).count();
+    (removals, drifts.len() - removals)
 }
 
 fn done(judgement: Judgement) -> Step {

@@ -101,6 +101,10 @@ pub fn unfinished(live: &Value, change: &Move, desired: &Value) -> Option<Move> 
         return Some(Move { paths, ..change.clone() });
     }
     let entries = live.pointer("/metadata/managedFields");
+    if change.gone.iter().any(|path| project::find(live, path).is_there()) {
+        // What the first write takes away is there: it was not made.
+        return None;
+    }
     (differences.is_empty() && entries != Some(&moved(live, change, Timestamp::UNIX_EPOCH))).then(|| change.clone())
 }
 

@@ -9,6 +9,7 @@
 
 pub mod answer;
 pub mod assess;
+pub mod bookkeeping;
 pub mod canonical;
 pub mod case;
 pub mod collateral;
@@ -17,6 +18,7 @@ mod coupled;
 pub mod decide;
 pub mod equivalence;
 pub mod fields;
+pub mod foreign;
 mod inexact;
 pub mod items;
 pub mod judge;

@@ -128,6 +128,17 @@ impl Builder {
         }
     }
 
+    /// Takes away what is at `path`: of list items that share a key, all.
+    pub fn take_away(&mut self, path: &Path) {
+        let Some(item @ (Segment::Key(_) | Segment::Item(_))) = path.segments().last() else {
+            return self.set(path, None, &Value::Null);
+        };
+        let Some((pointer, items)) = self.list(&path.parent()) else { return };
+        for position in items::positions(items, item).into_iter().rev() {
+            self.push(Op::Remove { path: format!("{pointer}/{position}") });
+        }
+    }
+
     /// Gives the declared items of a list the order they have in `declared`; others keep their places. True where that moved any.
     pub fn reorder(&mut self, list: &Path, wanted: &[Segment]) -> bool {
         let Some((pointer, items)) = self.list(list) else { return false };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use holdfast_api::report::{Change, DeviationReason};
+use holdfast_api::report::DeviationReason;
 use serde_json::Value;
 
 use crate::{
@@ -12,6 +12,7 @@ use crate::{
     case::{Case, Desired},
     collateral,
     fields::{self, Move},
+    foreign,
     manager::{self, Entry, Operation, Writer},
     owned::OwnedSet,
     patch::{self, Op},
@@ -108,13 +109,14 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     let Positional { mut ops, touched, renamed_away } = Positional::build(case, owned, live, &assessment.drifts);
     let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str);
     let (Some(version), false) = (version, ops.is_empty()) else { return Some(Planned::Impossible) };
-    let clean = matches!(case.oracle, Answer::Given(oracle) if collateral::only_changes(oracle, live, &touched));
+    let removals: Vec<Path> = assessment.drifts.iter().filter(|drift| foreign::is_removal(drift)).map(|drift| drift.path.clone()).collect();
+    // The oracle says nothing about what nobody declares.
+    let clean = removals.is_empty() && matches!(case.oracle, Answer::Given(oracle) if collateral::only_changes(oracle, live, &touched));
     let paths: Vec<Path> = assessment.drifts.iter().map(|drift| drift.path.clone()).collect();
     // Somebody deleted and re-created the object: its creator holds every field the release used to hold.
     let taken_over = is_taken_over(&entries, &writer);
     // What is taken away, nobody holds any more.
-    let taken_away = assessment.drifts.iter().filter(|drift| drift.finding.change == Change::Added).map(|drift| drift.path.clone());
-    let gone: Vec<Path> = renamed_away.iter().cloned().chain(taken_away).collect();
+    let gone: Vec<Path> = renamed_away.iter().chain(&removals).cloned().collect();
     let takeover = || takeover(case, owned, assessment, (&entries, &writer), gone.clone());
     let is_apply = writer.operation == Operation::Apply;
     let as_declared = assessment
@@ -134,6 +136,8 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     }
     let then = match (is_apply, taken_over) {
         (_, true) => Some(takeover()),
+        // A removal leaves nothing behind that anybody could hold; see `settle` for what comes back.
+        (true, false) if removals.len() == paths.len() => None,
         (true, false) => {
             let kept = fields::kept_by(&entries, &writer);
             Some(Move { to: writer.clone(), paths: below(owned, &paths), gone: gone.clone(), kept, released: OwnedSet::default() })
@@ -145,6 +149,22 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     // The oracle was asked with every declared value; a patch leaves rewritten ones in place, and admission may rewrite them again.
     let rewritten = assessment.accepted.iter().any(|accepted| accepted.reason == DeviationReason::Admission);
     Some(if clean && !is_apply && !rewritten { Planned::Proven(correction) } else { Planned::Unproven(correction) })
+}
+
+/// What a removal from the object of an applying release needs beside its first write, as the dry-run of that shows. Where the server puts a
+/// default in the place of what was taken away, whoever wrote is given that default, and the release held nothing so before.
+pub fn settle(correction: Correction, live: &Value, proof: &Value) -> Correction {
+    if correction.writer.operation != Operation::Apply || correction.then.is_some() || !matches!(correction.request, Request::JsonPatch(_))
+    {
+        return correction;
+    }
+    let kept = fields::kept_by(&manager::entries(live), &correction.writer);
+    if kept.covers(&fields::kept_by(&manager::entries(proof), &correction.writer)) {
+        return correction;
+    }
+    let (to, paths, released) = (correction.writer.clone(), OwnedSet::default(), OwnedSet::default());
+    let then = Move { to, paths, gone: correction.paths.clone(), kept, released };
+    Correction { then: Some(then), ..correction }
 }
 
 fn is_taken_over(entries: &[Entry], writer: &Writer) -> bool {

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::{
     assess::Drift,
     case::Case,
-    items,
+    foreign, items,
+    manager::{self, Entry},
     owned::OwnedSet,
     patch::{Builder, Op},
     path::{Path, Segment},
@@ -39,7 +40,8 @@ impl Positional {
     /// Builds the patch.
     pub fn build(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drift]) -> Self {
         let mut repair = Repair { case, owned, builder: Builder::new(live), renamed_away: BTreeSet::new(), kept: Vec::new() };
-        for drift in drifts {
+        let (removals, restorations): (Vec<&Drift>, Vec<&Drift>) = drifts.iter().partition(|drift| foreign::is_removal(drift));
+        for drift in restorations {
             repair.put_back(&drift.path, drift.target.as_ref());
         }
         for _ in 0..ROUNDS {
@@ -48,13 +50,19 @@ impl Positional {
             }
         }
         let reordered = repair.put_in_order(drifts);
+        let emptied = repair.take_away(live, &removals);
         let Repair { builder, renamed_away, .. } = repair;
         let (ops, replaced) = builder.finish();
+        let replaced = replaced.into_iter().chain(emptied);
         let restored = drifts.iter().map(|drift| made_for(live, &drift.path));
         let touched =
             restored.chain(renamed_away.iter().cloned()).chain(replaced).chain(reordered).collect::<BTreeSet<Path>>().into_iter().collect();
         Self { ops, touched, renamed_away: renamed_away.into_iter().collect() }
     }
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
 /// What comes into being with a path: the uppermost thing above it that is missing, or the path itself. The server fills what is made
@@ -74,6 +82,26 @@ struct Repair<'a> {
 }
 
 impl Repair<'_> {
+    /// Takes away what was added, and a container that somebody made for it and that holds nothing else. Answers which containers went.
+    fn take_away(&mut self, live: &Value, removals: &[&Drift]) -> Vec<Path> {
+        if removals.is_empty() {
+            return Vec::new();
+        }
+        let entries = manager::entries(live);
+        let mut emptied = Vec::new();
+        for drift in removals {
+            self.builder.take_away(&drift.path);
+            let above = drift.path.parent();
+            let holders: Vec<&Entry> = entries.iter().filter(|entry| entry.fields.has(&above)).collect();
+            let by_one = matches!(holders.as_slice(), [holder] if holder.fields.node(&drift.path).is_some());
+            if by_one && self.owned.node(&above).is_none() && project::lookup(self.builder.result(), &above).is_some_and(is_empty) {
+                self.builder.take_away(&above);
+                emptied.push(above);
+            }
+        }
+        emptied
+    }
+
     fn put_back(&mut self, path: &Path, target: Option<&Value>) {
         let desired = &self.case.desired.value;
         match path.segments().last() {
@@ -131,6 +159,15 @@ impl Repair<'_> {
     fn may_write(&self, path: &Path) -> bool {
         self.case.held_at(path).is_none() && !(self.case.ignored)(path, None)
     }
+}
+
+/// The item that a missing declared one is called now, where it was only renamed.
+pub fn renamed_to(desired: &Value, owned: &OwnedSet, live: &Value, path: &Path) -> Option<Path> {
+    let Some(Segment::Key(keys)) = path.segments().last() else { return None };
+    if project::find(live, path).is_there() {
+        return None;
+    }
+    Some(path.parent().join(renamed_item(desired, owned, live, path, keys)?))
 }
 
 /// The undeclared live item that a missing declared one was renamed to: the one that agrees in name or image, or the only

@@ -26,10 +26,10 @@ const CANDIDATES: usize = 5;
 
 /// Sorts the differences of one live object.
 pub struct Sorter<'a> {
-    case: &'a Case<'a>,
-    live: &'a Value,
-    entries: Vec<Entry>,
-    writer: Option<Writer>,
+    pub(crate) case: &'a Case<'a>,
+    pub(crate) live: &'a Value,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) writer: Option<Writer>,
     /// The paths are a guess: nothing but a dry-run merge and `managedFields` can be asked.
     guessing: bool,
 }
@@ -143,7 +143,14 @@ impl<'a> Sorter<'a> {
         if (self.case.enforced)(&difference.path) {
             return None;
         }
-        let question = yields::Question {
+        Some(match yields::answer(&self.question(difference))? {
+            Yield::Theirs(note) => Sorted::Accepted(DeviationReason::Yielded, note),
+            Yield::Beyond(value) => Sorted::Drifted(Some(value)),
+        })
+    }
+
+    fn question<'b>(&'b self, difference: &'b Difference<'_>) -> yields::Question<'b> {
+        yields::Question {
             desired: self.case.desired,
             scalers: self.case.scalers,
             entries: &self.entries,
@@ -151,11 +158,13 @@ impl<'a> Sorter<'a> {
             path: &difference.path,
             live: difference.live.value(),
             declared: difference.declared.value(),
-        };
-        Some(match yields::answer(&question)? {
-            Yield::Theirs(note) => Sorted::Accepted(DeviationReason::Yielded, note),
-            Yield::Beyond(value) => Sorted::Drifted(Some(value)),
-        })
+        }
+    }
+
+    /// Whether what nobody declares at `path` rightfully belongs to somebody, unless a policy enforces it.
+    pub fn is_yielded(&self, path: &Path) -> bool {
+        let difference = Difference { path: path.clone(), live: project::find(self.live, path), declared: Found::Absent };
+        !(self.case.enforced)(path) && yields::answer(&self.question(&difference)).is_some()
     }
 
     /// What admission made of the declared value, with the webhooks and policies that may have been it.
@@ -290,17 +299,8 @@ impl<'a> Sorter<'a> {
         Drift { path: path.clone(), pair: pair(target.as_ref(), live.value()), target, finding, reason }
     }
 
-    /// Something undeclared that has to go for a declared value to come back.
-    pub fn obstacle(&self, path: &Path) -> Drift {
-        let live = project::find(self.live, path);
-        let difference = Difference { path: path.clone(), live, declared: Found::Absent };
-        let mut drift = self.drift(&difference, None, self.actor(&difference));
-        drift.finding.change = Change::Added;
-        drift.reason = Reason::ForeignField;
-        drift
-    }
-
-    fn place(&self, out: &mut Assessment, drift: Drift) {
+    /// Takes drift in: it may be corrected, unless somebody keeps making it.
+    pub(crate) fn place(&self, out: &mut Assessment, drift: Drift) {
         match self.case.held_at(&drift.path) {
             Some(held) => out.held.push((drift, held)),
             None => out.drifts.push(drift),
@@ -373,7 +373,7 @@ fn accept_or_ask(out: &mut Assessment, path: &Path, there: Digest, sorted: Sorte
 }
 
 /// The two values that alternate in a fight, as one digest.
-fn pair(ours: Option<&Value>, theirs: Option<&Value>) -> Digest {
+pub(crate) fn pair(ours: Option<&Value>, theirs: Option<&Value>) -> Digest {
     let mut digester = Digester::new();
     digester.add_value(ours);
     digester.add_value(theirs);

@@ -8,6 +8,7 @@ use holdfast_engine::{
     assess::assess,
     case::{Baseline, Case, Desired, Permit, Word},
     decide::{self, Step},
+    foreign,
     manager::{Operation, Writer},
     normalise::{Release, normalise},
     object::{Gvk, ObjectKey},
@@ -63,6 +64,7 @@ fn no_debug_output_of_any_stage_holds_a_value() {
             word: Word::OwnNamespace,
             also_declared_by: None,
             held: None,
+            foreign: foreign::Rules::reporting(),
             now: jiff::Timestamp::UNIX_EPOCH,
         };
         let assessment = assess(&case, &owned, &live);

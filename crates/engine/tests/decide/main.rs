@@ -11,6 +11,8 @@ mod drift;
 #[cfg(test)]
 mod first_sight;
 #[cfg(test)]
+mod foreign;
+#[cfg(test)]
 mod guards;
 #[cfg(test)]
 mod inexact;

@@ -9,6 +9,7 @@ use holdfast_engine::{
     collateral,
     contest::{Alternation, Ledger},
     decide::{Step, decide},
+    foreign,
     manager::{self, Operation, Writer},
     owned::OwnedSet,
     patch,
@@ -144,6 +145,7 @@ fn with_case<T>(world: &World, live: &Value, then: impl FnOnce(&Case<'_>) -> T) 
         word: Word::OwnNamespace,
         also_declared_by: None,
         held: None,
+        foreign: foreign::Rules::reporting(),
         now: world.now,
     })
 }
@@ -325,6 +327,7 @@ proptest! {
             word: if facts.trusted { Word::Trusted } else { Word::OwnNamespace },
             also_declared_by: facts.also.then_some("other"),
             held: facts.nowhere.then_some(Reason::NamespaceTerminating),
+            foreign: foreign::Rules::reporting(),
             now: world.now,
         };
         // The answer to the dry-run of the correction, where one is asked for.

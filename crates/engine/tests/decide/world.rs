@@ -2,14 +2,17 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use holdfast_api::report::{Actor, PathFinding, Reason};
+use holdfast_api::{
+    policy::Foreign,
+    report::{Actor, PathFinding, Reason},
+};
 use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     canonical::Digest,
     case::{Baseline, Case, Desired, Permit, Word},
     contest::Ledger,
     decide::{self, Judgement, Step},
-    fields,
+    fields, foreign,
     manager::{Operation, Writer},
     normalise::{Release, as_written, is_owned_otherwise, normalise},
     object::{Gvk, ObjectKey},
@@ -56,6 +59,8 @@ pub struct World {
     pub word: Word,
     pub also: Option<String>,
     pub held: Option<Reason>,
+    /// What is done about fields that somebody added.
+    pub foreign: Foreign,
     pub now: Timestamp,
     /// Admission on every write.
     pub webhook: fn(&mut Value),
@@ -112,6 +117,7 @@ pub fn deployed(manifest: &Value, operation: Operation) -> World {
         word: Word::OwnNamespace,
         also: None,
         held: None,
+        foreign: Foreign::Report,
         now: at("2026-01-02T00:00:01Z"),
         webhook: |_| {},
         create_webhook: |_| {},
@@ -324,6 +330,7 @@ impl<'a> Play<'a> {
             word: world.word,
             also_declared_by: world.also.as_deref(),
             held: world.held,
+            foreign: foreign::Rules { handling: world.foreign, ..foreign::Rules::reporting() },
             now: world.now,
         })
     }

@@ -70,8 +70,7 @@ async fn nothing_is_corrected_while_a_policy_that_selects_it_is_invalid() {
     let mut world = World::new(namespace).await;
     Release::new(&world, "web", Style::ClientSide).install(&[configmap(namespace, "settings", "color", "blue")]).await;
     let rows = [
-        ("foreign", json!({"foreign": "Remove"}), "Unsupported"),
-        ("exclusive", json!({"exclusive": [{"paths": ["/spec"]}]}), "Unsupported"),
+        ("exclusive", json!({"exclusive": [{"paths": ["spec"]}]}), "Invalid"),
         ("recreate", json!({"recreate": "OnImmutable"}), "Unsupported"),
         ("limit", json!({"limit": {"correctionsPerMinute": 5}}), "Unsupported"),
         ("path", json!({"ignore": [{"paths": ["spec/replicas"]}]}), "Invalid"),
@@ -124,8 +123,8 @@ async fn nothing_is_corrected_while_a_policy_that_selects_it_is_invalid() {
     wait_live(&world, &kubectl, &settings, "/data/color", &json!("blue")).await;
     world.wait_in_sync("web").await;
     // Spoilt again, it reports, and nobody writes.
-    platform.merge_patch(&target(namespace, "selector"), &json!({"spec": {"foreign": "Remove"}})).await.unwrap();
-    wait_accepted(&world, "selector", "False", "Unsupported").await;
+    platform.merge_patch(&target(namespace, "selector"), &json!({"spec": {"contest": {"rounds": 3, "window": "48h"}}})).await.unwrap();
+    wait_accepted(&world, "selector", "False", "Invalid").await;
     let mark = world.workload.audit_mark().await.unwrap();
     kubectl.merge_patch(&settings, &json!({"data": {"color": "green"}})).await.unwrap();
     world

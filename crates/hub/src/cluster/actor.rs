@@ -190,6 +190,8 @@ pub(super) struct Actor {
     pub(super) passed: HashMap<StateId, u64>,
     pub(super) ledgers: HashMap<StateId, Ledger>,
     pub(super) retries: HashMap<StateId, u32>,
+    /// Objects that were read lately because somebody holds other fields of them than before, or are about to be.
+    pub(super) additions_looked_for: HashMap<StateId, Instant>,
     /// Objects whose next judgement must not rely on an earlier one.
     pub(super) afresh: HashSet<StateId>,
     pub(super) secrets: Option<ClusterSecrets>,
@@ -293,6 +295,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         passed: HashMap::new(),
         ledgers: HashMap::new(),
         retries: HashMap::new(),
+        additions_looked_for: HashMap::new(),
         afresh: HashSet::new(),
         secrets,
         memory,

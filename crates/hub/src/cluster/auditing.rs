@@ -47,7 +47,7 @@ impl Actor {
                 self.reached();
                 self.watching.audited(gvk, now);
                 let changed: HashSet<StateId> =
-                    audit.changed.iter().filter(|(_, news)| *news == News::Changed).map(|(id, _)| *id).collect();
+                    audit.changed.iter().filter(|(_, news)| matches!(news, News::Changed | News::Holdings)).map(|(id, _)| *id).collect();
                 self.vouch_for(gvk, Some(&|id| audit.listed.contains(&id) && !changed.contains(&id)), now);
                 if self.watching.is_kind_broken(gvk) {
                     // What can be listed can be watched again: the watch need not sleep on.

@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use holdfast_api::report::{Actor, CorrectionRecord, Outcome, Reason};
+use holdfast_api::{
+    policy::Foreign,
+    report::{Actor, CorrectionRecord, Outcome, Reason},
+};
 use holdfast_engine::{
     canonical::Digest,
     case::{Permit, Word},
@@ -40,6 +43,12 @@ pub struct Context {
     pub ignore: Vec<Ignore>,
     /// Paths of the object that the policy enforces.
     pub enforce: Vec<Pattern>,
+    /// What is done about fields that somebody added.
+    pub foreign: Foreign,
+    /// Where everything that was added is drift.
+    pub exclusive: Vec<Pattern>,
+    /// Stands for the rules that bear on added fields.
+    pub foreign_tag: u64,
     /// Earlier corrections.
     pub ledger: Option<Arc<Ledger>>,
     /// How the release writes, learnt from its other objects.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_api::policy::Foreign;
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::watch::{Delivery, Reason as WatchReason, Update};
 use holdfast_helm::Store;
@@ -21,13 +22,16 @@ use super::{
 /// One read a minute at most catches admission that rides on writes beside the owned paths.
 const BESIDE: std::time::Duration = std::time::Duration::from_mins(1);
 
+/// Reads of one object because of fields that somebody took or left lie at least this far apart.
+const ADDITIONS: std::time::Duration = std::time::Duration::from_secs(5);
+
 impl Actor {
     fn event(&mut self, id: StateId, news: News, version: u64, now: Instant) {
-        // It may have been decoded before our own write was taken in.
-        if self.is_known_version(id, version) {
+        // It may have been decoded before our own write was taken in. A write beside the owned paths is noted where it is decoded.
+        if news != News::Beside && self.is_known_version(id, version) {
             return;
         }
-        if news == News::Changed && self.queue.is_in_flight(id) {
+        if matches!(news, News::Changed | News::Holdings) && self.queue.is_in_flight(id) {
             self.echoes.insert(id, version);
         }
         self.notice(id, news, now);
@@ -42,12 +46,30 @@ impl Actor {
         match news {
             News::Known => {}
             News::Beside => self.queue.push(id, now + BESIDE, now),
+            News::Holdings => self.look_for_additions(id, now),
             News::Changed => {
                 // Desired or live changed: a refused write is worth another try at once.
                 self.retries.remove(&id);
                 self.queue.notice(id, now);
             }
         }
+    }
+
+    /// Somebody holds other fields beside the owned paths than before. That is looked at soon, but no more often than it must be: some
+    /// controllers come and go all the time.
+    fn look_for_additions(&mut self, id: StateId, now: Instant) {
+        let claimant = self.objects.get(&id).and_then(|slot| slot.claimants.first());
+        let guard = claimant.and_then(|(release, _)| self.releases.get(release)).map(|known| &known.guard);
+        if guard.is_none_or(|guard| guard.foreign == Foreign::Ignore && guard.exclusive.is_empty()) {
+            return self.queue.push(id, now + BESIDE, now);
+        }
+        if self.queue.is_in_flight(id) {
+            return self.queue.notice(id, now);
+        }
+        let at = self.additions_looked_for.get(&id).map_or(now, |last| now.max(*last + ADDITIONS));
+        self.additions_looked_for.retain(|_, last| *last + ADDITIONS > now);
+        self.additions_looked_for.insert(id, at);
+        self.queue.push(id, at, now);
     }
 
     /// Takes in one delivery of a watch.

@@ -11,8 +11,9 @@ use holdfast_engine::{
     answer::{Answer, Fence, Live, Refusal},
     assess::AcceptedPath,
     canonical::Digest,
-    case::{Baseline, Case, Desired, Permit},
+    case::{self, Baseline, Case, Desired, Permit},
     decide::{self, Ask, Judgement, Step},
+    foreign::{self, Look},
     manager::{self, Operation},
     owned::OwnedSet,
     path::Path,
@@ -278,6 +279,7 @@ impl Inquiry<'_> {
         };
         let suspects = || context.admission.suspects(&self.subject(desired));
         let enforced = |path: &Path| context.enforce.iter().any(|pattern| pattern.covers(path));
+        let exclusive = |path: &Path| context.exclusive.iter().any(|pattern| pattern.covers(path));
         then(&Case {
             desired,
             owned: self.state.owned.as_deref(),
@@ -305,6 +307,13 @@ impl Inquiry<'_> {
             word: context.word,
             also_declared_by: context.also_declared_by.as_deref(),
             held: context.held,
+            foreign: foreign::Rules {
+                handling: context.foreign,
+                exclusive: &exclusive,
+                tag: context.foreign_tag,
+                known: self.state.additions,
+                previous: self.state.previous.as_deref(),
+            },
             now: self.examiner.clock.now(),
         })
     }
@@ -358,7 +367,14 @@ impl Inquiry<'_> {
         let meta = Meta::of_object(&self.facts.live_text).ok()?;
         let owned = Arc::clone(self.state.owned.as_ref()?);
         let digest = project::digest(&project::leaves(&owned, live));
-        (meta.deletion_timestamp.is_none() && self.state.in_sync == Some(digest)).then(|| Judgement::unchanged(digest))
+        if meta.deletion_timestamp.is_some() || self.state.in_sync != Some(digest) {
+            return None;
+        }
+        let (entries, context) = (manager::entries(live), self.context);
+        let writer = case::release_writer(&entries, context.prefer, context.writer.as_ref(), context.deployed_at);
+        let look = Look { gvk: &self.guarded.key.gvk, owned: &owned, live, entries: &entries, writer: writer.as_ref() };
+        let additions = self.state.additions;
+        look.is_as_before(additions, context.foreign_tag).then(|| Judgement::unchanged(digest, additions))
     }
 
     async fn ask(&mut self, ask: Ask) {
@@ -513,6 +529,10 @@ impl Inquiry<'_> {
         }
         state.in_sync = judgement.in_sync;
         state.vouched |= judgement.in_sync.is_some();
+        state.additions = judgement.additions.digest;
+        if judgement.in_sync.is_some() {
+            state.previous = None;
+        }
         if judgement.settled {
             state.accepted = Some(judgement.accepted.iter().map(AcceptedPath::remembered).collect());
         }

@@ -2,11 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_api::report::{Action, CorrectionRecord, Outcome, Reason, Verdict};
+use holdfast_api::report::{Action, CorrectionRecord, Outcome, PathFinding, Reason, Verdict};
 use holdfast_engine::{
+    canonical::Digest,
     case::Word,
     contest::Alternation,
     decide::{Judgement, self_conflict},
+    foreign::{NOT_LOOKED_FOR, is_listed},
     path::{Path, Pattern},
 };
 use holdfast_helm::Store;
@@ -27,7 +29,7 @@ use super::{
 };
 use crate::{
     events::{EventReason, Happening, Regarding},
-    policy::{Ignore, Texts},
+    policy::{Guard, Ignore, PathsOf, Texts},
     text::cut,
 };
 
@@ -65,8 +67,13 @@ impl Actor {
         let mut state = self.shared.states.get(due.id).unwrap_or_else(|| ObjectState::new(guarded.hash));
         if self.afresh.contains(&due.id) {
             state.in_sync = None;
+            state.additions = NOT_LOOKED_FOR;
         } else if due.only_if_news && echo.is_some_and(|version| self.is_known_version(due.id, version)) {
             return None;
+        }
+        if is_listed(state.additions) && known.added(due.id).is_none() {
+            // "As before" would tell nothing.
+            state.additions = NOT_LOOKED_FOR;
         }
         // Before the permit is looked up: leave that ends in between was never given.
         let leave = Leave::now(&self.seat.leave, &self.shared.term);
@@ -74,6 +81,9 @@ impl Actor {
             permit: self.permit(known, &guarded, Instant::now()),
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
             enforce: enforced_paths(known, &guarded),
+            foreign: known.guard.foreign,
+            exclusive: exclusive_paths(known, &guarded),
+            foreign_tag: foreign_tag(&known.guard),
             ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
             writer: known.writer().cloned(),
             prefer: Some(loaded.prefer),
@@ -276,7 +286,7 @@ impl Actor {
         let new_value = |path: &String| judgement.accepted.iter().any(|accepted| accepted.is_new && accepted.path.to_string() == **path);
         let admission: Vec<String> =
             known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path) || new_value(path)).collect();
-        if news.drift || verdict_before != Some(judgement.verdict) {
+        if news.drift || !news.added.is_empty() || verdict_before != Some(judgement.verdict) {
             self.remember();
         }
         let key = self.report_key(release);
@@ -292,6 +302,14 @@ impl Actor {
             tracing::info!(cluster = %self.name, release = %release, object = %guarded.key, verdict = judgement.verdict.as_str(), "drift found");
             self.count_drift(guarded, judgement, now, noticed);
             emit(EventReason::DriftDetected, describe(guarded, judgement));
+        }
+        if !news.added.is_empty() {
+            tracing::info!(cluster = %self.name, release = %release, object = %guarded.key, fields = news.added.len(), "added fields found");
+            for path in &news.added {
+                self.shared.metrics.drift_detected(&guarded.key.gvk.kind, path.change);
+            }
+            self.count_detection(&news.added, now, noticed);
+            emit(EventReason::DriftDetected, name_paths(guarded, &news.added));
         }
         match (judgement.verdict, judgement.action) {
             (_, Action::Corrected | Action::Recreated) => emit(EventReason::DriftCorrected, describe(guarded, judgement)),
@@ -317,7 +335,11 @@ impl Actor {
         for path in &judgement.paths {
             self.shared.metrics.drift_detected(kind, path.change);
         }
-        let written_at = judgement.paths.iter().filter_map(|path| path.actor.as_ref()?.time).max();
+        self.count_detection(&judgement.paths, now, noticed);
+    }
+
+    fn count_detection(&self, paths: &[PathFinding], now: Timestamp, noticed: Instant) {
+        let written_at = paths.iter().filter_map(|path| path.actor.as_ref()?.time).max();
         let took = written_at.and_then(|at| Duration::try_from(now.duration_since(at)).ok()).unwrap_or_else(|| noticed.elapsed());
         self.shared.metrics.detection_took(took);
     }
@@ -379,12 +401,7 @@ impl Actor {
 
 /// Paths of an object that its policy enforces.
 pub fn enforced_paths(known: &Guardianship, guarded: &Guarded) -> Vec<Pattern> {
-    let rules = &known.guard.enforce;
-    if rules.is_empty() {
-        return Vec::new();
-    }
-    let (labels, annotations) = texts_of(guarded);
-    rules.iter().flat_map(|rule| rule.of(&guarded.key, &labels, &annotations)).cloned().collect()
+    paths_of(&known.guard.enforce, guarded)
 }
 
 /// How long a write that was tried in vain `tries` times before waits.
@@ -410,6 +427,19 @@ pub fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> 
     known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
 }
 
+/// Containers of an object in which everything that was added is drift.
+pub fn exclusive_paths(known: &Guardianship, guarded: &Guarded) -> Vec<Pattern> {
+    paths_of(&known.guard.exclusive, guarded)
+}
+
+fn paths_of(rules: &[PathsOf], guarded: &Guarded) -> Vec<Pattern> {
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let (labels, annotations) = texts_of(guarded);
+    rules.iter().flat_map(|rule| rule.of(&guarded.key, &labels, &annotations)).cloned().collect()
+}
+
 /// Labels and annotations of a declared object: nothing on the workload cluster can bring an object under a rule.
 fn texts_of(guarded: &Guarded) -> (Texts, Texts) {
     let desired = guarded.desired().value;
@@ -420,13 +450,22 @@ fn texts_of(guarded: &Guarded) -> (Texts, Texts) {
     (texts("/metadata/labels"), texts("/metadata/annotations"))
 }
 
+/// Stands for everything in a policy that bears on fields that somebody added.
+pub fn foreign_tag(guard: &Guard) -> u64 {
+    let rules = format!("{:?} {:?} {:?}", guard.foreign, guard.exclusive, guard.ignore);
+    Digest::of_bytes(rules.as_bytes()).bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}
+
 /// One sentence for an Event: paths and managers, never values.
 fn describe(guarded: &Guarded, judgement: &Judgement) -> String {
     if judgement.paths.is_empty() || !is_drift(judgement) {
         return format!("{}: {}", guarded.key, judgement.message);
     }
-    let paths: Vec<String> = judgement
-        .paths
+    name_paths(guarded, &judgement.paths)
+}
+
+fn name_paths(guarded: &Guarded, paths: &[PathFinding]) -> String {
+    let paths: Vec<String> = paths
         .iter()
         .map(|path| match &path.actor {
             Some(actor) => format!("{} ({})", path.path, actor.manager),

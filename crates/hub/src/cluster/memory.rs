@@ -49,6 +49,7 @@ struct Waiting {
     release: ReleaseName,
     object: StoredObject,
     owned: Option<Arc<OwnedSet>>,
+    previous: Option<Arc<OwnedSet>>,
 }
 
 /// What an earlier process knew of an object.
@@ -88,8 +89,9 @@ impl Memory {
             let releases: Vec<ReleaseName> = share.releases.into_iter().map(|(namespace, name)| ReleaseName { namespace, name }).collect();
             for object in share.objects {
                 let Some(release) = at(&releases, object.release).cloned() else { continue };
-                let owned = object.set.and_then(|set| at(&sets, set).cloned().flatten());
-                waiting.insert(object.id, Waiting { release, object, owned });
+                let set = |place: Option<u32>| place.and_then(|place| at(&sets, place).cloned().flatten());
+                let (owned, previous) = (set(object.set), set(object.previous));
+                waiting.insert(object.id, Waiting { release, object, owned, previous });
             }
         }
         Self {
@@ -120,12 +122,14 @@ impl Memory {
             let state = ObjectState { owed: Some(unpaid?), ..ObjectState::new(desired) };
             return Some(Recalled { state, ledger: None, shown: Vec::new(), uid: String::new(), normalized: 0, standing: None });
         };
-        let (object, owned) = (&waiting.object, waiting.owned);
+        let (object, owned, previous) = (&waiting.object, waiting.owned, waiting.previous);
         // A set that cannot be read takes with it what was judged by it.
         let is_whole = owned.is_some() == object.set.is_some();
         let accepted = object.accepted.as_ref().filter(|_| is_whole);
         let accepted = accepted.and_then(|all| all.iter().map(StoredAccepted::restore).collect::<Option<Box<[_]>>>());
         let state = ObjectState {
+            additions: object.additions,
+            previous,
             desired: object.desired.into(),
             sight: object.sight.as_ref().filter(|_| owned.is_some()).map(Sight::restored),
             in_sync: object.in_sync.filter(|_| accepted.is_some()).map(Digest::from),
@@ -156,9 +160,9 @@ impl Memory {
         self.releases.retain(|release, _| keep(release));
     }
 
-    /// Objects that nobody asked for yet: they are kept on.
-    pub fn waiting(&self) -> impl Iterator<Item = (&ReleaseName, &StoredObject, Option<&Arc<OwnedSet>>)> {
-        self.waiting.values().map(|waiting| (&waiting.release, &waiting.object, waiting.owned.as_ref()))
+    /// Objects that nobody asked for yet, with what they claim and what the revision before claimed: they are kept on.
+    pub fn waiting(&self) -> impl Iterator<Item = (&ReleaseName, &StoredObject, [Option<&Arc<OwnedSet>>; 2])> {
+        self.waiting.values().map(|waiting| (&waiting.release, &waiting.object, [waiting.owned.as_ref(), waiting.previous.as_ref()]))
     }
 
     /// Contests of objects that nobody asked for yet.

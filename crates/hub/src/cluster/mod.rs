@@ -73,7 +73,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use judging::{enforced_paths, ignore_rules, word_of};
+pub use judging::{enforced_paths, exclusive_paths, ignore_rules, word_of};
 pub use shared::Shared;
 
 use crate::{

@@ -299,6 +299,7 @@ impl Actor {
                 self.echoes.remove(&id);
                 self.skipped.remove(&id);
                 self.afresh.remove(&id);
+                self.additions_looked_for.remove(&id);
                 self.awaiting.remove(&id);
                 self.standing.remove(&id);
                 self.passed.remove(&id);

@@ -9,6 +9,7 @@ use holdfast_api::report::{DeviationReason, Finding, Verdict};
 use holdfast_engine::{
     canonical::Digest,
     decide::Judgement,
+    foreign::{is_listed, is_nothing},
     object::Gvk,
     owned::OwnedSet,
     stored::{StoredAccepted, StoredDigest, StoredSet},
@@ -18,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     actor::{Actor, Job},
     guarded::Guarded,
-    judging::retry_after,
+    judging::{foreign_tag, retry_after},
     memory::{Recalled, Written},
     records::ReleaseName,
     source::Guardianship,
@@ -90,31 +91,42 @@ impl Actor {
         if !self.claims.others(id, &release).is_empty() {
             return false;
         }
-        match (self.standing.remove(&id), state.in_sync) {
-            (Some(standing), _) => {
-                let same_rules = standing.rules == StoredDigest::from(self.rules_of(known, &guarded, now));
-                same_rules && self.stands_found(id, &release, &standing, now)
+        let tag = foreign_tag(&known.guard);
+        let standing = self.standing.remove(&id);
+        let added = standing.as_ref().and_then(|standing| standing.added.as_deref()).map(serde_json::from_str::<Finding>);
+        let stands = match (&standing, state.in_sync) {
+            // What was added and is listed cannot be told without its finding.
+            _ if is_listed(state.additions) != matches!(added, Some(Ok(_))) => false,
+            (Some(StoredStanding { rules, .. }), _) if *rules != StoredDigest::from(self.rules_of(known, &guarded, now)) => false,
+            (Some(standing @ StoredStanding { finding: Some(finding), .. }), _) => {
+                self.stands_found(id, &release, finding, standing.tries, now)
             }
-            (None, Some(in_sync)) => {
-                self.take_in(id, &release, &guarded, "", &Judgement::unchanged(in_sync), now);
+            // Whether what was added is to be told may have changed with the rules; what was not looked for could be anything.
+            (None, Some(_)) if !is_nothing(state.additions, tag) => false,
+            (_, Some(in_sync)) => {
+                self.take_in(id, &release, &guarded, "", &Judgement::unchanged(in_sync, state.additions), now);
                 true
             }
-            (None, None) => false,
+            (_, None) => false,
+        };
+        if let (true, Some(Ok(added)), Some(known)) = (stands, added, self.releases.get_mut(&release)) {
+            known.stand_added(id, added);
         }
+        stands
     }
 
     /// What was found stands. Where a write was tried in vain, the next try is as far away as it was at most.
-    fn stands_found(&mut self, id: StateId, release: &ReleaseName, standing: &StoredStanding, now: Instant) -> bool {
-        let Ok(finding) = serde_json::from_str::<Finding>(&standing.finding) else { return false };
+    fn stands_found(&mut self, id: StateId, release: &ReleaseName, finding: &str, tries: u32, now: Instant) -> bool {
+        let Ok(finding) = serde_json::from_str::<Finding>(finding) else { return false };
         let probe = self.until_next_probe(id);
         let again = match finding.verdict {
             // Its time to be tried again has come.
             Verdict::Contested if probe.is_none() => return false,
             Verdict::Contested => probe,
-            _ => standing.tries.checked_sub(1).map(retry_after),
+            _ => tries.checked_sub(1).map(retry_after),
         };
         if let Some(wait) = again {
-            self.retries.insert(id, standing.tries);
+            self.retries.insert(id, tries);
             self.queue.push(id, now + wait, now);
         }
         if let Some(known) = self.releases.get_mut(release) {
@@ -179,9 +191,16 @@ impl Actor {
             return None;
         }
         // A few long ones are not worth their place: they are asked for again.
-        let finding = serde_json::to_string(known.standing(id)?).ok().filter(|text| text.len() <= MOST_KEPT)?;
+        let text = |finding: Option<&Finding>| match finding {
+            None => Some(None),
+            Some(finding) => serde_json::to_string(finding).ok().filter(|text| text.len() <= MOST_KEPT).map(Some),
+        };
+        let (finding, added) = (text(known.standing(id))?, text(known.added(id))?);
+        if finding.is_none() && added.is_none() {
+            return None;
+        }
         let rules = self.rules_of(known, guarded, Instant::now()).into();
-        Some(StoredStanding { finding, rules, tries: self.retries.get(&id).copied().unwrap_or_default() })
+        Some(StoredStanding { finding, added, rules, tries: self.retries.get(&id).copied().unwrap_or_default() })
     }
 
     /// Everything that a restart is to find again.
@@ -207,9 +226,9 @@ impl Actor {
                 contests.ledgers.push((stored_id, StoredLedger::from(ledger)));
             }
         }
-        for (release, object, owned) in self.memory.waiting() {
-            let set = owned.map(|owned| lists.set(owned));
-            objects.push(StoredObject { release: lists.release(release), set, ..object.clone() });
+        for (release, object, sets) in self.memory.waiting() {
+            let [set, previous] = sets.map(|set| set.map(|set| lists.set(set)));
+            objects.push(StoredObject { release: lists.release(release), set, previous, ..object.clone() });
         }
         contests.ledgers.extend(self.memory.waiting_ledgers().map(|(id, ledger)| (id, ledger.clone())));
         contests.releases = self.releases.values().map(Guardianship::stored).collect();
@@ -275,6 +294,8 @@ fn stored_object(lists: &mut Lists, id: StoredId, release: &ReleaseName, state: 
         normalized: 0,
         shown: Vec::new(),
         standing: None,
+        additions: state.additions,
+        previous: state.previous.as_ref().map(|previous| lists.set(previous)),
     }
 }
 

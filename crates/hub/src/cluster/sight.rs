@@ -21,6 +21,8 @@ pub struct Sight {
     ours: u64,
     /// The other entries, those of the status subresource apart.
     others: u64,
+    /// Who of those holds what, whenever it was written.
+    holdings: u64,
     status: u64,
 }
 
@@ -31,6 +33,8 @@ pub enum News {
     Known,
     /// Somebody wrote beside the owned paths. Admission may have ridden on that write, so one read a minute is due.
     Beside,
+    /// Somebody else holds other fields beside the owned paths than before: something may have been added, or taken away.
+    Holdings,
     /// An owned path may have changed: read it now.
     Changed,
 }
@@ -38,7 +42,7 @@ pub enum News {
 impl Sight {
     /// The sight of an object whose owned paths are known.
     pub fn of(meta: &Meta<'_>, owned: &OwnedSet, gvk: &Gvk) -> Self {
-        let (mut ours, mut others, mut status) = (Digester::new(), Digester::new(), Digester::new());
+        let (mut ours, mut others, mut holdings, mut status) = (Digester::new(), Digester::new(), Digester::new(), Digester::new());
         // Where the generation tells, the entries need not be read.
         let generation = meta.generation.unwrap_or_default();
         let entries = if counts_generation(gvk, generation) { &[] } else { meta.managed_fields.as_slice() };
@@ -49,17 +53,11 @@ impl Sight {
             } else if touches(entry, owned) {
                 &mut ours
             } else {
+                add_holding(&mut holdings, entry);
                 &mut others
             };
-            into.add(entry.manager.as_bytes());
-            into.add(match entry.operation {
-                Operation::Apply => b"A",
-                Operation::Update => b"U",
-                Operation::Other => b"?",
-            });
-            into.add(entry.subresource.as_deref().unwrap_or_default().as_bytes());
+            add_holding(into, entry);
             into.add(entry.time.as_deref().unwrap_or_default().as_bytes());
-            into.add(entry.fields.map_or("", |fields| fields.get()).as_bytes());
         }
         Self {
             uid: short(Digest::of_bytes(meta.uid.as_bytes())),
@@ -68,20 +66,21 @@ impl Sight {
             metadata: meta_digest(meta),
             ours: short(ours.finish()),
             others: short(others.finish()),
+            holdings: short(holdings.finish()),
             status: short(status.finish()),
         }
     }
 
     /// The form that outlives the process.
     pub const fn stored(&self) -> StoredSight {
-        let Self { uid, version, generation, metadata, ours, others, status } = *self;
-        StoredSight { uid, version, generation, metadata: *metadata.as_bytes(), ours, others, status }
+        let Self { uid, version, generation, metadata, ours, others, holdings, status } = *self;
+        StoredSight { uid, version, generation, metadata: *metadata.as_bytes(), ours, others, holdings, status }
     }
 
     /// What an earlier process stored.
     pub const fn restored(stored: &StoredSight) -> Self {
-        let StoredSight { uid, version, generation, metadata, ours, others, status } = *stored;
-        Self { uid, version, generation, metadata: MetaDigest::from_bytes(metadata), ours, others, status }
+        let StoredSight { uid, version, generation, metadata, ours, others, holdings, status } = *stored;
+        Self { uid, version, generation, metadata: MetaDigest::from_bytes(metadata), ours, others, holdings, status }
     }
 
     /// Whether `meta` is this very version of this very object.
@@ -118,11 +117,23 @@ impl Sight {
         // The write must be explained by an entry that moved: two writes of one manager within a second look alike, and a removal
         // may leave no trace.
         match (self.others != next.others, self.status != next.status) {
+            (true, _) if self.holdings != next.holdings => News::Holdings,
             (true, _) => News::Beside,
             (false, true) if self.metadata == next.metadata => News::Known,
             _ => News::Changed,
         }
     }
+}
+
+fn add_holding(into: &mut Digester, entry: &ManagedEntry<'_>) {
+    into.add(entry.manager.as_bytes());
+    into.add(match entry.operation {
+        Operation::Apply => b"A",
+        Operation::Update => b"U",
+        Operation::Other => b"?",
+    });
+    into.add(entry.subresource.as_deref().unwrap_or_default().as_bytes());
+    into.add(entry.fields.map_or("", |fields| fields.get()).as_bytes());
 }
 
 /// Whether a change of the spec shows in this generation.
@@ -189,6 +200,12 @@ mod tests {
             ("same version", sight(&gvk, 1, 0, &json!([helm, leader(1)]), &json!({})), News::Known),
             ("leader renewed", sight(&gvk, 2, 0, &json!([helm, leader(2)]), &json!({"lead": "b"})), News::Beside),
             ("leader renewed within the second", sight(&gvk, 2, 0, &json!([helm, leader(1)]), &json!({"lead": "b"})), News::Changed),
+            (
+                "somebody's key came",
+                sight(&gvk, 2, 0, &json!([helm, leader(1), entry("edit", "", 3, &json!({"f:data": {"f:x": {}}}))]), &json!({"lead": "a"})),
+                News::Holdings,
+            ),
+            ("the leader's annotation went", sight(&gvk, 2, 0, &json!([helm]), &json!({})), News::Holdings),
             (
                 "status",
                 sight(&gvk, 2, 0, &json!([helm, leader(1), entry("hpa", "status", 5, &json!({"f:status": {}}))]), &json!({"lead": "a"})),

@@ -35,6 +35,7 @@ use crate::{
     state_secrets::{StoredRelease, StoredShown},
 };
 
+mod added;
 mod conditions;
 #[cfg(test)]
 mod tests;
@@ -61,6 +62,8 @@ pub struct Guardianship {
     findings: BTreeMap<StateId, Listed>,
     /// What an earlier hub reported of objects that were not judged yet.
     earlier: Vec<Finding>,
+    /// What somebody added to objects, where that is only reported.
+    added: BTreeMap<StateId, Finding>,
     verdicts: HashMap<StateId, Verdict>,
     deviations: BTreeMap<StateId, Vec<Deviation>>,
     normalized: HashMap<StateId, u64>,
@@ -134,6 +137,7 @@ impl Guardianship {
             writer: None,
             findings: BTreeMap::new(),
             earlier: Vec::new(),
+            added: BTreeMap::new(),
             verdicts: HashMap::new(),
             deviations: BTreeMap::new(),
             normalized: HashMap::new(),
@@ -249,6 +253,7 @@ impl Guardianship {
     pub fn forget(&mut self, changed: &[StateId]) {
         for id in changed {
             self.findings.remove(id);
+            self.added.remove(id);
             self.verdicts.remove(id);
             self.deviations.remove(id);
             self.normalized.remove(id);
@@ -261,6 +266,7 @@ impl Guardianship {
         let keep = |id: &StateId| declared.contains(id);
         self.since = Instant::now();
         self.findings.retain(|id, _| keep(id));
+        self.added.retain(|id, _| keep(id));
         self.verdicts.retain(|id, _| keep(id));
         self.deviations.retain(|id, _| keep(id));
         self.normalized.retain(|id, _| keep(id));
@@ -281,13 +287,14 @@ impl Guardianship {
         if judgement.settled {
             self.take_deviations(id, key, uid, judgement, now);
         }
+        let added = self.take_additions(id, key, uid, judgement, now);
         let drifted = is_drift(judgement);
         if judgement.verdict == Verdict::InSync && judgement.action == Action::None {
             // Keep showing a correction for its interval.
             if self.findings.get(&id).is_some_and(|listed| listed.until.is_none()) {
                 self.findings.remove(&id);
             }
-            return News { drift: false };
+            return News { drift: false, added };
         }
         let old = self.findings.get(&id);
         let mut finding = Finding {
@@ -320,7 +327,7 @@ impl Guardianship {
         if drifted && !repeated {
             self.last_drift_at = Some(now);
         }
-        News { drift: drifted && !repeated }
+        News { drift: drifted && !repeated, added }
     }
 
     /// A finding of an earlier process stands.
@@ -346,6 +353,10 @@ impl Guardianship {
         };
         let Some(place) = self.earlier.iter().position(is_it) else { return };
         let finding = self.earlier.swap_remove(place);
+        if finding.verdict == Verdict::InSync && finding.reason == Reason::ForeignField {
+            self.added.entry(id).or_insert(finding);
+            return;
+        }
         let is_corrected = finding.verdict == Verdict::InSync && finding.action != Action::Reported;
         let until = finding.last_seen.filter(|_| is_corrected).and_then(|seen| self.listed_until(seen));
         if until.is_none_or(|until| now < until) {
@@ -461,8 +472,7 @@ impl Guardianship {
     /// The report.
     pub fn status(&self, contact: &Contact, now: Timestamp) -> DriftReportStatus {
         let problems = self.loaded.as_ref().map(|loaded| loaded.problems.as_slice()).unwrap_or_default();
-        let mut findings: Vec<Finding> =
-            self.findings.values().map(|listed| listed.finding.clone()).chain(problems.iter().cloned()).collect();
+        let mut findings: Vec<Finding> = self.shown().into_iter().chain(problems.iter().cloned()).collect();
         findings.sort_by(|a, b| b.verdict.cmp(&a.verdict).then_with(|| a.object.cmp(&b.object)));
         let listed = findings.len().min(MAX_LISTED);
         let truncated = (findings.len() - listed) as u64;
@@ -504,6 +514,8 @@ impl Guardianship {
         let declared = loaded.map_or(0, |loaded| loaded.objects.len() as u64);
         let problems = loaded.map_or(0, |loaded| loaded.problems.len() as u64);
         let listed = || self.findings.values().map(|listed| &listed.finding);
+        // What was corrected is there no more.
+        let standing = listed().filter(|finding| finding.verdict != Verdict::InSync);
         Summary {
             objects: declared + problems,
             in_sync,
@@ -514,17 +526,23 @@ impl Guardianship {
             contested,
             unknown: unknown + problems + declared.saturating_sub(self.verdicts.len() as u64),
             deviations: self.deviation_counts().iter().sum(),
-            foreign: listed().flat_map(|finding| &finding.paths).filter(|path| path.change == Change::Added).count() as u64,
+            foreign: standing
+                .chain(self.added.values())
+                .flat_map(|finding| &finding.paths)
+                .filter(|path| path.change == Change::Added)
+                .count() as u64,
             corrected: listed().filter(|finding| matches!(finding.action, Action::Corrected | Action::Recreated)).count() as u64,
         }
     }
 }
 
 /// What a judgement adds to what was known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct News {
     /// Drift that was not listed before.
     pub drift: bool,
+    /// What somebody added and that was not listed before.
+    pub added: Vec<PathFinding>,
 }
 
 /// Whether the same managers write the same paths.

@@ -15,6 +15,7 @@ use holdfast_engine::{
     canonical::{Digest, Digester},
     case::{Accepted, Baseline},
     fields::Move,
+    foreign::NOT_LOOKED_FOR,
     object::{Gvk, ObjectKey},
     owned::OwnedSet,
 };
@@ -70,6 +71,10 @@ pub struct ObjectState {
     pub seen: bool,
     /// It was once as this revision declares it.
     pub vouched: bool,
+    /// Digest of what somebody added, as last judged; see [`holdfast_engine::foreign::Additions`].
+    pub additions: u64,
+    /// What the revision before this one claimed, which the release has really written, until the object is in sync with this one.
+    pub previous: Option<Arc<OwnedSet>>,
     /// Ownership that a repair still has to move back to the release.
     pub owed: Option<Arc<Owed>>,
 }
@@ -88,17 +93,34 @@ pub struct Owed {
 impl ObjectState {
     /// Nothing known but what is declared.
     pub fn new(desired: Digest) -> Self {
-        Self { desired, sight: None, owned: None, in_sync: None, accepted: None, seen: false, vouched: false, owed: None }
+        Self {
+            desired,
+            sight: None,
+            owned: None,
+            in_sync: None,
+            accepted: None,
+            seen: false,
+            vouched: false,
+            additions: NOT_LOOKED_FOR,
+            previous: None,
+            owed: None,
+        }
     }
 
     /// Forgets what was accepted: another revision or another incarnation proves nothing about this one. That the object was seen with
     /// its release's metadata stays.
     pub fn start_anew(&mut self, desired: Digest) {
-        if self.desired != desired {
-            self.owned = None;
+        if self.desired == desired {
+            self.previous = None;
+        } else {
+            let owned = self.owned.take();
+            if self.vouched {
+                self.previous = owned;
+            }
             self.vouched = false;
             self.desired = desired;
         }
+        self.additions = NOT_LOOKED_FOR;
         self.sight = None;
         self.in_sync = None;
         self.accepted = None;
@@ -107,10 +129,11 @@ impl ObjectState {
     /// Whether `other` holds the same as far as a restart is to find it again. A newer sight alone is not worth a write: an older one
     /// explains as much.
     pub fn is_kept_like(&self, other: &Self) -> bool {
-        let set = |state: &Self| state.owned.as_ref().map(Arc::as_ptr);
+        let sets = |state: &Self| [&state.owned, &state.previous].map(|set| set.as_ref().map(Arc::as_ptr));
         (self.desired, self.in_sync, self.seen, self.vouched) == (other.desired, other.in_sync, other.seen, other.vouched)
             && self.accepted == other.accepted
-            && set(self) == set(other)
+            && sets(self) == sets(other)
+            && self.additions == other.additions
             && self.sight.is_some() == other.sight.is_some()
     }
 
@@ -185,7 +208,7 @@ impl States {
         }
         let now = Sight::of(meta, &owned, gvk);
         let news = known.news(&now, gvk);
-        if news != News::Changed {
+        if !matches!(news, News::Changed | News::Holdings) {
             state.sight = Some(now);
         }
         Some(news)

@@ -250,8 +250,6 @@ fn refuse_unsupported(spec: &DriftPolicySpec) -> Result<(), PolicyError> {
     let default_limit =
         |limit: &Limit| limit.corrections_per_minute == 60 && limit.blast_radius.is_none_or(|radius| radius == DEFAULT_BLAST_RADIUS);
     let fields = [
-        ("spec.foreign", matches!(spec.foreign, Some(Foreign::Ignore | Foreign::Remove))),
-        ("spec.exclusive", !spec.exclusive.is_empty()),
         ("spec.recreate", matches!(spec.recreate, Some(Recreate::OnImmutable))),
         ("spec.limit", spec.limit.as_ref().is_some_and(|limit| !default_limit(limit))),
     ];

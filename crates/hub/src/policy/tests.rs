@@ -74,9 +74,7 @@ fn what_is_wrong_is_named() {
         (json!({"contest": {"rounds": 1}}), "spec.contest", "Invalid"),
         (json!({"contest": {"window": "0s"}}), "spec.contest", "Invalid"),
         (json!({"contest": {"window": "25h"}}), "spec.contest", "Invalid"),
-        (json!({"foreign": "Remove"}), "spec.foreign", "Unsupported"),
-        (json!({"foreign": "Ignore"}), "spec.foreign", "Unsupported"),
-        (json!({"exclusive": [{"paths": ["/spec"]}]}), "spec.exclusive", "Unsupported"),
+        (json!({"exclusive": [{"paths": ["spec"]}]}), "spec.exclusive[0].paths[0]", "Invalid"),
         (json!({"enforce": [{"paths": ["spec"]}]}), "spec.enforce[0].paths[0]", "Invalid"),
         (json!({"recreate": "OnImmutable"}), "spec.recreate", "Unsupported"),
         (json!({"limit": {"correctionsPerMinute": 10}}), "spec.limit", "Unsupported"),
@@ -156,7 +154,7 @@ fn what_an_invalid_policy_selects_is_only_reported() {
     // Each says whether `base` may correct: shop/web on prod, shop/web on dev, shop/db on prod.
     let table = [
         ("any field", json!({"clusterSelector": of_prod, "releases": [{"name": "web"}], "interval": "1s"}), [false, true, true]),
-        ("not even off", json!({"clusterSelector": of_prod, "mode": "Off", "foreign": "Remove"}), [false, true, false]),
+        ("not even off", json!({"clusterSelector": of_prod, "mode": "Off", "interval": "1s"}), [false, true, false]),
         ("a glob", json!({"clusterSelector": of_prod, "releases": [{"name": "web"}, {"name": long}]}), [false, true, false]),
         ("the selector", json!({"clusterSelector": no_selector, "releases": [{"name": "web"}]}), [false, false, true]),
         ("both", json!({"clusterSelector": no_selector, "releases": [{"name": long}]}), [false, false, false]),

@@ -36,7 +36,11 @@ impl std::fmt::Debug for Plain {
 
 /// The parts of a state. Equal states give equal parts, whatever the order they are given in.
 pub fn plain_parts(mut all: StoredObjects, mut contests: StoredContests) -> Vec<Plain> {
-    let findings = all.objects.iter().filter_map(|object| object.standing.as_ref()).map(|standing| standing.finding.len());
+    let findings = all
+        .objects
+        .iter()
+        .filter_map(|object| object.standing.as_ref())
+        .map(|standing| [&standing.finding, &standing.added].into_iter().flatten().map(String::len).sum::<usize>());
     if findings.sum::<usize>() > MOST_FINDINGS {
         // Drift of everything: it is asked about again.
         all.objects.iter_mut().for_each(|object| object.standing = None);
@@ -83,6 +87,7 @@ fn share(releases: &[(String, String)], sets: &[StoredSet], mut objects: Vec<Sto
     for object in &mut objects {
         object.release = own_releases.place(object.release);
         object.set = object.set.map(|set| own_sets.place(set));
+        object.previous = object.previous.map(|set| own_sets.place(set));
     }
     StoredObjects { releases: own_releases.kept, sets: own_sets.kept, objects }
 }
@@ -151,6 +156,8 @@ mod tests {
             normalized: 0,
             shown: Vec::new(),
             standing: None,
+            additions: u64::from(number),
+            previous: number.is_multiple_of(7).then_some((number + 1) % 2),
         };
         let set = |name: &str| StoredSet::from(&OwnedSet::from_fields_v1(&json!({"f:data": {name: {}}})));
         StoredObjects {
@@ -174,6 +181,7 @@ mod tests {
                     let whole = all.objects.iter().find(|whole| whole.id == object.id).unwrap();
                     assert_eq!(share.releases[object.release as usize], all.releases[whole.release as usize]);
                     assert_eq!(object.set.map(|set| &share.sets[set as usize]), whole.set.map(|set| &all.sets[set as usize]));
+                    assert_eq!(object.previous.map(|set| &share.sets[set as usize]), whole.previous.map(|set| &all.sets[set as usize]));
                     found += 1;
                 }
             }
@@ -198,7 +206,7 @@ mod tests {
             let message = format!("{:?}", object.id).repeat(8);
             object.shown =
                 vec![StoredShown { path: String::new(), reason: DeviationReason::Admission, since: jiff::Timestamp::UNIX_EPOCH, message }];
-            object.standing = Some(StoredStanding { finding: "x".repeat(1000), rules: object.desired, tries: 0 });
+            object.standing = Some(StoredStanding { finding: Some("x".repeat(1000)), added: None, rules: object.desired, tries: 0 });
         }
         let ledger = |number: u32| {
             let mut ledger = holdfast_engine::contest::Ledger::default();

@@ -84,15 +84,21 @@ pub struct StoredObject {
     pub normalized: u32,
     /// Accepted differences that reports show.
     pub shown: Vec<StoredShown>,
-    /// What was found of it, where that was not in sync.
+    /// What was found of it, where that was not in sync or something was added to it.
     pub standing: Option<StoredStanding>,
+    /// Digest of what somebody added to it.
+    pub additions: u64,
+    /// What the revision before claimed, until it was in sync with this one.
+    pub previous: Option<u32>,
 }
 
 /// A finding that stands while the object and the rules it is judged by stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredStanding {
-    /// The finding as reports show it, as JSON.
-    pub finding: String,
+    /// The finding as reports show it, as JSON; `None` where it is in sync.
+    pub finding: Option<String>,
+    /// What somebody added to it, as a finding, as JSON.
+    pub added: Option<String>,
     /// Digest of the rules it was judged by.
     pub rules: StoredDigest,
     /// How often a write was tried in vain.
@@ -114,6 +120,8 @@ pub struct StoredSight {
     pub ours: u64,
     /// Digest of the others.
     pub others: u64,
+    /// Digest of who of those holds what.
+    pub holdings: u64,
     /// Digest of those of the status subresource.
     pub status: u64,
 }

@@ -42,7 +42,7 @@ async fn no_verdict_of_one_revision_counts_for_the_next() {
     let mut web = Guardianship::new(name, Arc::clone(&guard), Phase::Desired(revision(1)));
     assert!(web.withheld_until(Instant::now()).is_some(), "the stored report stays until its objects are judged");
     web.load(loaded(1, &[same, changed]));
-    let in_sync = Judgement::unchanged(Digest::of_bytes(b"x"));
+    let in_sync = Judgement::unchanged(Digest::of_bytes(b"x"), 2);
     for id in [same, changed] {
         web.judged(id, &key, "", &in_sync, Timestamp::UNIX_EPOCH);
     }
