@@ -14,6 +14,8 @@ pub struct Definitions {
     gone: BTreeSet<Box<str>>,
     /// What the list under way has shown.
     listed: Option<BTreeSet<Box<str>>>,
+    /// A list was complete: before, or where none is allowed, what is not known may exist.
+    is_complete: bool,
 }
 
 impl Definitions {
@@ -40,6 +42,7 @@ impl Definitions {
     /// The list is complete: definitions it does not hold are gone.
     pub fn list_ends(&mut self) {
         let Some(listed) = self.listed.take() else { return };
+        self.is_complete = true;
         let gone = self.known.extract_if(.., |name, _| !listed.contains(name));
         self.gone.extend(gone.map(|(name, _)| name));
     }
@@ -53,6 +56,11 @@ impl Definitions {
     /// Whether there is a definition of this name.
     pub fn has(&self, name: &str) -> bool {
         self.known.contains_key(name)
+    }
+
+    /// Whether there is certainly no definition of this name.
+    pub fn lacks(&self, name: &str) -> bool {
+        self.is_complete && !self.has(name)
     }
 
     /// Whether discovery lists the kinds that are defined and none that was. It follows definitions with a delay, and what is not
@@ -128,7 +136,9 @@ mod tests {
         assert_eq!(leaving(&definitions), "as");
         definitions.list_begins();
         assert!(definitions.put("as.x.example", false), "another one of the name");
+        assert!(definitions.has("as.x.example") && !definitions.lacks("cs.x.example"), "nothing was listed completely yet");
         definitions.list_ends();
+        assert!(definitions.lacks("bs.x.example") && !definitions.lacks("as.x.example"));
         assert_eq!(leaving(&definitions), "");
         assert!(!definitions.agree_with(&served), "the list did not hold the other one");
         assert!(definitions.agree_with(&*catalog(&["as"]).await));

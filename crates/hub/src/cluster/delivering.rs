@@ -186,7 +186,7 @@ impl Actor {
                     self.scalers.expect(kind);
                     self.rules_moved();
                 }
-            } else if kind.definition().is_some_and(|name| !self.definitions.has(&name))
+            } else if kind.definition().is_some_and(|name| self.definitions.lacks(&name))
                 && self.watching.leave_beside(Beside::Scalers(kind))
             {
                 let targets = self.scalers.forget(kind);

@@ -243,6 +243,11 @@ impl ContainerPolicy {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use holdfast_fleet::{
+        discovery::{Discovery, Fetch, Fetched},
+        watch::SourceError,
+    };
     use serde_json::json;
 
     use super::*;
@@ -252,6 +257,38 @@ mod tests {
     fn read(kind: ScalerKind, annotations: &Value, spec: &Value) -> Option<(StateId, Scaler)> {
         let object = json!({"metadata": {"name": "x", "namespace": "t", "annotations": annotations}, "spec": spec});
         ScalerSight::read(kind, CLUSTER, &object.to_string()).unwrap().rule
+    }
+
+    /// A server that serves these kinds, each at one version.
+    struct Serves(Vec<(&'static str, &'static str, &'static str)>);
+
+    impl Fetch for Serves {
+        async fn fetch(&self, path: &str, _: &str, _: Option<&str>) -> Result<Fetched, SourceError> {
+            let group = |(group, version, kind): &(&str, &str, &str)| {
+                let resource = json!({"resource": kind.to_lowercase(), "responseKind": {"kind": kind}, "scope": "Namespaced"});
+                json!({"metadata": {"name": group}, "versions": [{"version": version, "freshness": "Current", "resources": [resource]}]})
+            };
+            let groups: Vec<Value> = if path == "/apis" { self.0.iter().map(group).collect() } else { Vec::new() };
+            let document = json!({"kind": "APIGroupDiscoveryList", "items": groups});
+            Ok(Fetched::Document { body: Bytes::from(document.to_string()), etag: None })
+        }
+    }
+
+    #[tokio::test]
+    async fn each_kind_is_read_where_it_is_served() {
+        for (served, hpa, keda) in [
+            (vec![("autoscaling", "v2", "HorizontalPodAutoscaler"), ("keda.sh", "v1alpha1", "ScaledObject")], Some("v2"), true),
+            (vec![("autoscaling", "v1", "HorizontalPodAutoscaler"), ("keda.sh", "v1alpha1", "ScaledJob")], Some("v1"), false),
+            (vec![("autoscaling.example", "v2", "HorizontalPodAutoscaler"), ("keda.example", "v1alpha1", "ScaledObject")], None, false),
+        ] {
+            let mut discovery = Discovery::default();
+            discovery.refresh(&Serves(served.clone())).await.unwrap();
+            let catalog = discovery.catalog();
+            let place = |version| Endpoint::new("autoscaling", version, "horizontalpodautoscalers").ok();
+            assert_eq!(ScalerKind::Hpa.place(&catalog), hpa.and_then(place), "{served:?}");
+            assert_eq!(ScalerKind::ScaledObject.place(&catalog).is_some(), keda, "{served:?}");
+        }
+        assert!(ScalerKind::ScaledObject.place(&Catalog::unknown()).is_some(), "nobody can tell, so a watch will");
     }
 
     #[test]
