@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use holdfast_api::{
     condition::Truth,
     policy::DriftPolicy,
@@ -62,6 +62,20 @@ impl Fleet {
         });
         self.management.apply_yaml("platform", &policy.to_string()).await?;
         Ok(())
+    }
+
+    /// Whether the hub accepts a policy as it stands; waits until the hub has looked at it.
+    pub async fn is_accepted(&self, policy: &str) -> Result<bool> {
+        eventually("a word on the policy", SOON, async || {
+            let policy = self.management.kubectl(&["get", "driftpolicies", "-n", NAMESPACE, policy, "-o", "json"]).await?;
+            let policy: Value = serde_json::from_str(&policy)?;
+            let generation = policy.pointer("/metadata/generation");
+            ensure!(generation.is_some() && policy.pointer("/status/observedGeneration") == generation, "it was not looked at");
+            let conditions = policy.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
+            let accepted = conditions.into_iter().find(|condition| condition.get("type").is_some_and(|name| name == "Accepted"));
+            Ok(accepted.context("no word on the policy")?.get("status").is_some_and(|status| status == "True"))
+        })
+        .await
     }
 
     /// What the hub says about a release now.

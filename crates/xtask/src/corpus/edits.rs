@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use futures::future::join_all;
 use holdfast_api::report::{CorrectionRecord, DriftReportStatus};
-use holdfast_testkit::{ControlPlane, Helm, Kinds, Target, Writer, eventually, management::HUB_USER};
+use holdfast_testkit::{ControlPlane, Helm, Kinds, Target, Writer, eventually, management::HUB_USER, mutation};
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
@@ -19,8 +19,8 @@ const BATCH: usize = 15;
 const TRIES: usize = 12;
 /// Bound for the restoration of a batch.
 const SOON: Duration = Duration::from_secs(30);
-/// Annotations in which controllers count.
-const BOOKKEEPING: [&str; 2] = ["deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation"];
+/// Where the controller of Deployments counts.
+const COUNTED: &str = "deployment.kubernetes.io/revision";
 
 /// A guarded release.
 pub struct Guarded<'a> {
@@ -95,14 +95,29 @@ impl Guarded<'_> {
     }
 
     async fn policy(&self) -> Result<()> {
-        let policy = json!({
-            "apiVersion": "holdfast.dev/v1alpha1",
-            "kind": "DriftPolicy",
-            "metadata": {"name": self.policy_name(), "namespace": crate::fleet::NAMESPACE},
-            "spec": {"clusterSelector": {}, "mode": "Correct", "releases": [{"namespace": self.namespace, "name": self.release}]},
-        });
-        self.fleet.management.apply_yaml("platform", &policy.to_string()).await?;
-        Ok(())
+        let spec = json!({"clusterSelector": {}, "mode": "Correct", "releases": [{"namespace": self.namespace, "name": self.release}]});
+        let policy = |spec: &Value| {
+            json!({
+                "apiVersion": "holdfast.dev/v1alpha1",
+                "kind": "DriftPolicy",
+                "metadata": {"name": self.policy_name(), "namespace": crate::fleet::NAMESPACE},
+                "spec": spec,
+            })
+        };
+        // Everything is edited at once here, which elsewhere would look like a bad release.
+        let mut unlimited = spec.clone();
+        if let Some(spec) = unlimited.as_object_mut() {
+            let limit = json!({"correctionsPerMinute": 6000, "blastRadius": {"percent": 100, "minObjects": 100_000}});
+            spec.insert("limit".to_owned(), limit);
+        }
+        // A hub that has no brakes yet refuses to loosen them.
+        for spec in [unlimited, spec] {
+            self.fleet.management.apply_yaml("platform", &policy(&spec).to_string()).await?;
+            if self.fleet.is_accepted(&self.policy_name()).await? {
+                return Ok(());
+            }
+        }
+        bail!("the hub does not accept the policy")
     }
 
     /// The declared objects with their namespaces, as kubectl reads the manifest.
@@ -171,7 +186,7 @@ impl Guarded<'_> {
 
 impl Edit {
     async fn restored(&self, through: &Writer) -> Result<()> {
-        let now = comparable(through.get(&self.target).await?);
+        let now = comparable(&through.get(&self.target).await?);
         let value = |object: &Value| object.pointer(&self.pointer).cloned().unwrap_or_default();
         if let Some(at) = leaf::missing(&self.before, &now) {
             bail!("{at} is not as before; the edited value is {} instead of {}", value(&now), value(&self.before));
@@ -203,12 +218,12 @@ async fn edit(editor: &Writer, target: Target, declared: &Value, seed: u64, is_s
     let Some(live) = editor.find(&target).await? else { return Ok(Err(Some(format!("{object} is gone before it was edited")))) };
     let stands = |leaf: &Leaf| live.pointer(&leaf.pointer) == Some(&leaf.value);
     for leaf in leaf::shuffled(declared, &object, seed, is_scaled).into_iter().filter(stands).take(TRIES) {
-        for other in leaf::others(&leaf.value) {
+        for other in mutation::others(&leaf.pointer, &leaf.value) {
             let operations = json!([{"op": "replace", "path": leaf.pointer, "value": other}]);
             // Refused, or made the same again: another leaf is tried.
             let Ok(edited) = editor.json_patch(&target, &operations).await else { continue };
             if edited.pointer(&leaf.pointer) != Some(&leaf.value) {
-                return Ok(Ok(Edit { target, object, kind, pointer: leaf.pointer, before: comparable(live) }));
+                return Ok(Ok(Edit { target, object, kind, pointer: leaf.pointer, before: comparable(&live) }));
             }
         }
     }
@@ -216,21 +231,14 @@ async fn edit(editor: &Writer, target: Target, declared: &Value, seed: u64, is_s
 }
 
 /// An object without what changes with every write.
-fn comparable(mut object: Value) -> Value {
-    if let Some(members) = object.as_object_mut() {
-        members.remove("status");
-        if members.get("aggregationRule").is_some_and(Value::is_object) {
-            // A controller fills them, in its own order.
-            members.remove("rules");
-        }
+fn comparable(object: &Value) -> Value {
+    let mut object = mutation::content(object);
+    if object.get("aggregationRule").is_some_and(Value::is_object) {
+        // A controller fills the rules, in its own order.
+        object.as_object_mut().map(|role| role.remove("rules"));
     }
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        for member in ["managedFields", "resourceVersion", "generation"] {
-            metadata.remove(member);
-        }
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.retain(|name, _| !BOOKKEEPING.contains(&name.as_str()));
-        }
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        annotations.remove(COUNTED);
     }
     object
 }

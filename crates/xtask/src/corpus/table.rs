@@ -164,7 +164,7 @@ mod tests {
             (Totals { unjudged: 2, ..met.clone() }, "too many objects were not judged exactly"),
             (Totals { named: 4, ..met.clone() }, "edits were not named"),
             (Totals { restored: 4, ..met.clone() }, "edits were not restored"),
-            (Totals { unasked: 1, ..met.clone() }, "the hub wrote although nothing was edited"),
+            (Totals { unasked: 1, ..met }, "the hub wrote although nothing was edited"),
         ] {
             assert_eq!(totals.missed(), [missed]);
         }

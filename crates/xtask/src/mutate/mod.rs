@@ -16,11 +16,11 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use holdfast_testkit::{ControlPlane, Helm, eventually, programs};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Duration, Instant};
 
 use crate::{
-    fleet::{Fleet, NAMESPACE as FLEET},
+    fleet::Fleet,
     hub::{self, Hub, Profile},
     interrupt::until_interrupted,
 };
@@ -34,8 +34,6 @@ use trial::Trial;
 const NAMESPACE: &str = "mutate";
 /// Bound for the first judgement of everything.
 const FIRST_SIGHT: Duration = Duration::from_mins(5);
-/// Bound for what happens at once.
-const SOON: Duration = Duration::from_mins(1);
 /// Time between two words on how far it is.
 const PROGRESS: Duration = Duration::from_secs(20);
 /// Mutations named on the terminal for each end; the file has them all.
@@ -144,24 +142,11 @@ async fn guard(fleet: &Fleet, beside: bool) -> Result<()> {
             rules.insert("foreign".to_owned(), json!("Remove"));
         }
         fleet.policy("Correct", &rules).await?;
-        if is_accepted(fleet).await? {
+        if fleet.is_accepted("everything").await? {
             return Ok(());
         }
     }
     bail!("the hub does not accept the policy")
-}
-
-async fn is_accepted(fleet: &Fleet) -> Result<bool> {
-    eventually("a word on the policy", SOON, async || {
-        let policy = fleet.management.kubectl(&["get", "driftpolicies", "-n", FLEET, "everything", "-o", "json"]).await?;
-        let policy: Value = serde_json::from_str(&policy)?;
-        let generation = policy.pointer("/metadata/generation");
-        ensure!(generation.is_some() && policy.pointer("/status/observedGeneration") == generation, "it was not looked at");
-        let conditions = policy.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        let accepted = conditions.into_iter().find(|condition| condition.get("type").is_some_and(|name| name == "Accepted"));
-        Ok(accepted.context("no word on the policy")?.get("status").is_some_and(|status| status == "True"))
-    })
-    .await
 }
 
 /// Waits until everything of a release is as declared.
