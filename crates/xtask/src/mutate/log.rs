@@ -5,10 +5,10 @@ use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The hub's log, read as it grows.
@@ -54,7 +54,7 @@ impl Log {
     }
 
     fn with<T>(&self, look: impl FnOnce(&Lines) -> T) -> Result<T> {
-        let mut lines = self.read.lock().map_err(|_| anyhow!("somebody failed at reading the hub's log"))?;
+        let mut lines = self.read.lock();
         lines.go_on(&self.file)?;
         Ok(look(&lines))
     }
