@@ -3,7 +3,7 @@
 //! The approval is a word on the policy that decides, of exactly the desired state that was reported: another revision is asked about
 //! again.
 
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use holdfast_api::{
@@ -54,7 +54,8 @@ pub async fn approve(arguments: &FixArguments) -> anyhow::Result<ExitCode> {
     let mut text = String::new();
     for Waiting { release, revision, message, policy, .. } in &waiting {
         let revision = revision.map(|revision| format!(", revision {revision}")).unwrap_or_default();
-        text.push_str(&format!("{release}{revision}: {message}\n  approves it on {} {}\n", policy.kind, name(policy)));
+        // Writing to a String cannot fail.
+        _ = writeln!(text, "{release}{revision}: {message}\n  approves it on {} {}", policy.kind, name(policy));
     }
     if arguments.dry_run {
         print!("{text}");
