@@ -17,16 +17,16 @@ use serde_json::Value;
 use support::{World, fixture};
 
 /// What takes many rounds may take longer than one reaction.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Waits as long for the report of a release to satisfy `wanted`.
 async fn wait_report(world: &World, release: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    let waited = eventually(what, PATIENCE, async || {
+    let found = eventually(what, PATIENCE, async || {
         let report = world.report(Some(release)).await.context("no report")?;
         if !wanted(&report["status"]) {
             bail!("{:#}", report["status"]);
         }
         Ok(report)
     });
-    waited.await.unwrap()
+    found.await.unwrap()
 }
