@@ -264,10 +264,13 @@ spec: {size: 1}
 
 /// Everything else that somebody adds.
 pub fn additions() -> Vec<Drift> {
+    added_to_deployments().into_iter().chain(added_elsewhere()).collect()
+}
+
+fn added_to_deployments() -> Vec<Drift> {
     use Edit::Merge;
-    use Seen::Added;
     let pod = |fields: Value| template(&json!({"spec": fields}));
-    let deployment = |name, edit, paths| drift(name, "Deployment", edit, Added, paths);
+    let deployment = |name, edit, paths| drift(name, "Deployment", edit, Seen::Added, paths);
     vec![
         deployment(
             "init",
@@ -331,6 +334,14 @@ pub fn additions() -> Vec<Drift> {
         deployment("command", container(&json!({"command": ["sleep"]})), &["/spec/template/spec/containers/[name=web]/command"]),
         deployment("affinity", pod(json!({"affinity": {"nodeAffinity": {}}})), &["/spec/template/spec/affinity"]),
         deployment("replicas-free", Merge(json!({"spec": {"replicas": 3}})), &["/spec/replicas"]),
+    ]
+}
+
+fn added_elsewhere() -> Vec<Drift> {
+    use Edit::Merge;
+    use Seen::Added;
+    let deployment = |name, edit, paths| drift(name, "Deployment", edit, Added, paths);
+    vec![
         deployment(
             "owner",
             Merge(

@@ -526,11 +526,8 @@ impl Guardianship {
             contested,
             unknown: unknown + problems + declared.saturating_sub(self.verdicts.len() as u64),
             deviations: self.deviation_counts().iter().sum(),
-            foreign: standing
-                .chain(self.added.values())
-                .flat_map(|finding| &finding.paths)
-                .filter(|path| path.change == Change::Added)
-                .count() as u64,
+            foreign: standing.flat_map(|finding| &finding.paths).filter(|path| path.change == Change::Added).count() as u64
+                + self.added.values().map(|finding| finding.paths.len() as u64 + finding.paths_truncated).sum::<u64>(),
             corrected: listed().filter(|finding| matches!(finding.action, Action::Corrected | Action::Recreated)).count() as u64,
         }
     }
