@@ -289,6 +289,11 @@ pub struct DriftPolicySpec {
     /// What a newest release record with status `failed` means.
     #[serde(default)]
     pub on_failed_release: OnFailedRelease,
+    /// Hashes of what releases declare (`status.source.desiredHash` of their reports) that is right although many objects drifted from it
+    /// at once: the blast radius does not hold their corrections back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 128)))]
+    pub approve: Vec<String>,
     /// Keep detecting, stop correcting.
     #[serde(default)]
     pub suspend: bool,

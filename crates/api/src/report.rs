@@ -186,6 +186,10 @@ pub enum Reason {
     ReleasePending,
     /// The server did not answer properly.
     ServerError,
+    /// As many corrections were made as the policy allows in a minute; this one waits for its turn.
+    RateLimited,
+    /// Too many objects drifted at once: what is declared is suspected, and nothing is written.
+    BlastRadius,
     /// Corrections are switched off for now: paused cluster, suspended policy, or an older name of the cluster that writes instead.
     Suspended,
 }

@@ -226,7 +226,8 @@ fn missing(case: &Case<'_>) -> Step {
         return done(Judgement::plain(Verdict::Missing, action, why, nowhere_to_be(why)));
     }
     let Permit::Write = case.permit else {
-        return report(if let Permit::Report(Some(why)) = case.permit { why } else { Reason::ObjectMissing }, "the object does not exist");
+        let why = if let Permit::Report(Some(why)) = case.permit { why } else { Reason::ObjectMissing };
+        return done(Judgement::plain(Verdict::Missing, action_without_permit(Some(why)), why, "the object does not exist"));
     };
     if key.gvk.is("batch", "Job") || key.gvk.is("", "Pod") {
         return report(Reason::RunOnce, "it ran once and is not run again");
@@ -294,7 +295,15 @@ fn unverified(reason: Reason) -> &'static str {
 
 fn reported(assessment: Assessment, why: Option<Reason>) -> Judgement {
     let reason = why.or_else(|| assessment.drifts.first().map(|drift| drift.reason)).unwrap_or(Reason::FieldChanged);
-    Judgement::plain(Verdict::Drifted, Action::Reported, reason, differ(assessment.drifts.len())).about(assessment)
+    Judgement::plain(Verdict::Drifted, action_without_permit(why), reason, differ(assessment.drifts.len())).about(assessment)
+}
+
+/// What is done about drift that may not be written: a correction whose turn comes is only put off.
+const fn action_without_permit(why: Option<Reason>) -> Action {
+    match why {
+        Some(Reason::RateLimited) => Action::Deferred,
+        _ => Action::Reported,
+    }
 }
 
 /// The judgement after the server said no to the dry-run of the very write.

@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod assess;
+pub mod blast;
 pub mod canonical;
 pub mod case;
 pub mod collateral;
@@ -15,6 +16,7 @@ pub mod equivalence;
 pub mod fields;
 mod inexact;
 pub mod items;
+pub mod limit;
 pub mod manager;
 pub mod meets;
 pub mod normalise;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_api::report::{Action, CorrectionRecord, Outcome, Reason, Verdict};
 use holdfast_engine::{
-    case::Word,
+    case::{Permit, Word},
     contest::Alternation,
     decide::{Judgement, self_conflict},
 };
@@ -21,7 +21,7 @@ use super::{
     loads::doubling,
     queue::Due,
     records::{FenceQuestion, ReleaseName},
-    source::{Guardianship, Learnt, is_drift, object_ref},
+    source::{Guardianship, Learnt, differs, is_drift, object_ref},
     state::{ObjectState, StateId},
 };
 use crate::{
@@ -48,6 +48,7 @@ impl Actor {
         let echo = self.echoes.remove(&due.id);
         let slot = self.objects.get(&due.id)?;
         let (release, guarded) = slot.claimants.first().cloned()?;
+        let was_called = self.was_called(&release, due.id);
         if !self.claims.others(due.id, &release).is_empty() {
             self.judge_conflict(due.id);
             return None;
@@ -70,7 +71,7 @@ impl Actor {
         }
         // Before the permit is looked up: leave that ends in between was never given.
         let leave = Leave::now(&self.seat.leave, &self.shared.term);
-        let context = Context {
+        let mut context = Context {
             permit: self.permit(known, &guarded, Instant::now()),
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
             ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
@@ -89,6 +90,10 @@ impl Actor {
             }),
             leave: Some(leave),
         };
+        // The second write of a repair is never late.
+        if context.permit == Permit::Write && state.owed.is_none() {
+            context.permit = self.in_turn(&release, due.id, was_called);
+        }
         let afresh = self.afresh.remove(&due.id);
         Some((UnderWay { due, release, guarded, afresh }, state, context))
     }
@@ -110,6 +115,9 @@ impl Actor {
             self.shared.metrics.oracle_asked(*outcome);
         }
         let write = examined.write.take();
+        if let Some(known) = self.releases.get_mut(release) {
+            known.pace.ended(due.id, write.is_some());
+        }
         // First of all, and whatever became of the release meanwhile: what was written is never left unsaid.
         let record = write.as_ref().map(|write| self.say_written(release, guarded, &examined.uid, write));
         if let Some(error) = &examined.unreachable {
@@ -177,7 +185,7 @@ impl Actor {
         if matches!(examined.judgement.reason, Reason::OwnerUnclear | Reason::Unverified) && known != examined.assumed.as_ref() {
             again = Some(Instant::now());
         }
-        self.schedule_again(due.id, &examined.judgement, again);
+        self.schedule_again(due.id, release, &examined.judgement, again);
     }
 
     /// What could not be told apart from the release's own writes can be now.
@@ -278,8 +286,11 @@ impl Actor {
         self.awaiting.remove(&id);
         self.standing.remove(&id);
         let verdict_before = known.verdict(id);
+        // What waited for its turn was told when it was found.
+        let waited = known.is_listed_as(id, Reason::RateLimited);
         let admission_before = known.admission_paths(id);
         let news = known.judged(id, &guarded.key, uid, judgement, now);
+        let differed_before = verdict_before.map(differs);
         let admission: Vec<String> = known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path)).collect();
         if news.drift || verdict_before != Some(judgement.verdict) {
             self.remember();
@@ -293,7 +304,7 @@ impl Actor {
                 note,
             });
         };
-        if news.drift {
+        if news.drift && !waited {
             tracing::info!(cluster = %self.name, release = %release, object = %guarded.key, verdict = judgement.verdict.as_str(), "drift found");
             self.count_drift(guarded, judgement, now, noticed);
             emit(EventReason::DriftDetected, describe(guarded, judgement));
@@ -309,6 +320,7 @@ impl Actor {
         if !admission.is_empty() {
             emit(EventReason::AdmissionChanged, format!("{}: the server rewrites {}", guarded.key, admission.join(", ")));
         }
+        self.note_for_blast(id, release, judgement, differed_before);
         self.dirty.insert(release.clone());
         self.flush_soon();
     }
@@ -327,11 +339,14 @@ impl Actor {
     }
 
     /// When an object is judged again without an event.
-    fn schedule_again(&mut self, id: StateId, judgement: &Judgement, again: Option<Instant>) {
+    fn schedule_again(&mut self, id: StateId, release: &ReleaseName, judgement: &Judgement, again: Option<Instant>) {
         let now = Instant::now();
         if let Some(at) = again {
             self.queue.push(id, at, now);
             return;
+        }
+        if judgement.reason == Reason::RateLimited {
+            return self.wait_for_turn(id, release);
         }
         let waits = match judgement.verdict {
             Verdict::Refused => true,

@@ -97,10 +97,15 @@ impl Actor {
             Claim::Yielded(_) => return Permit::Report(Some(Reason::Suspended)),
             Claim::Unsettled => return PASSING,
         }
-        match &known.phase {
-            Phase::Desired(_) => Permit::Write,
-            Phase::Failed { .. } if known.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
-            _ => Permit::Report(None),
+        let may_write = match &known.phase {
+            Phase::Desired(_) => true,
+            Phase::Failed { .. } => known.guard.on_failed == OnFailedRelease::LastDeployed,
+            _ => false,
+        };
+        match (may_write, known.tripped()) {
+            (true, None) => Permit::Write,
+            (true, Some(_)) => Permit::Report(Some(Reason::BlastRadius)),
+            (false, _) => Permit::Report(None),
         }
     }
 

@@ -46,6 +46,7 @@ impl Actor {
                 if known {
                     if self.releases.get_mut(release).is_some_and(|known| known.moves(guard, phase)) {
                         self.rules_moved();
+                        self.limits_moved(release);
                     }
                 } else {
                     self.take_under_guard(release, guard, phase);
@@ -256,6 +257,7 @@ impl Actor {
         let kept: std::collections::HashSet<StateId> = ids.iter().copied().collect();
         for id in before {
             if !kept.contains(&id) {
+                guardianship.pace.forget(id);
                 self.drop_object(id, release);
             }
         }
@@ -279,6 +281,7 @@ impl Actor {
             self.ledgers.extend(found.ledger.map(|ledger| (id, ledger)));
         }
         self.releases.insert(release.clone(), guardianship);
+        self.limits_moved(release);
         self.remember();
         // What was noticed while the record was on its way.
         self.resume_skipped(release);
@@ -288,6 +291,9 @@ impl Actor {
 
     fn drop_object(&mut self, id: StateId, release: &ReleaseName) {
         self.remember();
+        if let Some(known) = self.releases.get_mut(release) {
+            known.pace.forget(id);
+        }
         let Some(slot) = self.objects.get_mut(&id) else { return };
         let was_judged_for = slot.claimants.first().is_some_and(|(claimant, _)| claimant == release);
         slot.claimants.retain(|(claimant, _)| claimant != release);

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_api::{
     duration::Span,
-    policy::{BlastRadius, Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
+    policy::{Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
 };
-use holdfast_engine::path::PathError;
+use holdfast_engine::{blast::BlastRule, path::PathError};
 
 use super::{
     Glob, Ignore, PathsOf, PolicyName,
@@ -52,6 +52,9 @@ pub enum Problem {
     /// A contest window or number of rounds makes no sense.
     #[error("a contest has 2 to 20 rounds in a window from 1s to 24h")]
     Contest,
+    /// A limit makes no sense.
+    #[error("a limit has 1 to 6000 corrections a minute, a blast radius 1 to 100 percent and 1 object or more")]
+    Limit,
     /// A rule without paths and managers would ignore whole objects by accident.
     #[error("give paths or managers; to ignore whole objects use paths: ['']")]
     EmptyIgnoreRule,
@@ -77,6 +80,21 @@ pub struct ContestRule {
     pub rounds: u32,
     /// Time in which they must happen.
     pub window: Duration,
+}
+
+/// Brakes on corrections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitRule {
+    /// Corrections a minute.
+    pub per_minute: u32,
+    /// How much drift at once is too much.
+    pub blast: BlastRule,
+}
+
+impl Default for LimitRule {
+    fn default() -> Self {
+        Self { per_minute: 60, blast: BlastRule { percent: 30, min_objects: 20 } }
+    }
 }
 
 /// What to do about drift of one release: what the winning policy says, ready for use.
@@ -106,6 +124,10 @@ pub struct Guard {
     pub suspend: bool,
     /// When a path counts as fought over.
     pub contest: Option<ContestRule>,
+    /// Brakes on corrections.
+    pub limit: LimitRule,
+    /// Keyed hashes of what is declared that may be corrected towards however much drifted from it.
+    pub approved: Arc<[String]>,
 }
 
 impl Guard {
@@ -124,6 +146,8 @@ impl Guard {
             on_failed: OnFailedRelease::Report,
             suspend: false,
             contest: None,
+            limit: LimitRule::default(),
+            approved: Arc::from([]),
         }
     }
 }
@@ -170,6 +194,8 @@ impl Policy {
             on_failed: spec.on_failed_release,
             suspend: spec.suspend,
             contest: contest(spec.contest)?,
+            limit: limit(spec.limit)?,
+            approved: spec.approve.as_slice().into(),
         };
         let trusted = Guard { trust: true, ..plain.clone() };
         Ok(Self { name, priority: spec.priority, clusters, releases, plain: Arc::new(plain), trusted: Arc::new(trusted) })
@@ -238,21 +264,24 @@ fn contest(contest: Option<Contest>) -> Result<Option<ContestRule>, PolicyError>
     }
 }
 
+fn limit(limit: Option<Limit>) -> Result<LimitRule, PolicyError> {
+    let default = LimitRule::default();
+    let Some(limit) = limit else { return Ok(default) };
+    let blast = limit.blast_radius.map_or(default.blast, |radius| BlastRule { percent: radius.percent, min_objects: radius.min_objects });
+    let makes_sense = (1..=6000).contains(&limit.corrections_per_minute) && (1..=100).contains(&blast.percent) && blast.min_objects >= 1;
+    if makes_sense { Ok(LimitRule { per_minute: limit.corrections_per_minute, blast }) } else { Err(at("spec.limit", Problem::Limit)) }
+}
+
 /// A field this release does not act on is refused unless it says what happens anyway: never silently ignored.
 fn refuse_unsupported(spec: &DriftPolicySpec) -> Result<(), PolicyError> {
-    let default_limit =
-        |limit: &Limit| limit.corrections_per_minute == 60 && limit.blast_radius.is_none_or(|radius| radius == DEFAULT_BLAST_RADIUS);
     let fields = [
         ("spec.foreign", matches!(spec.foreign, Some(Foreign::Ignore | Foreign::Remove))),
         ("spec.exclusive", !spec.exclusive.is_empty()),
         ("spec.enforce", !spec.enforce.is_empty()),
         ("spec.recreate", matches!(spec.recreate, Some(Recreate::OnImmutable))),
-        ("spec.limit", spec.limit.as_ref().is_some_and(|limit| !default_limit(limit))),
     ];
     match fields.iter().find(|(_, unsupported)| *unsupported) {
         Some((field, _)) => Err(at(field, Problem::Unsupported)),
         None => Ok(()),
     }
 }
-
-const DEFAULT_BLAST_RADIUS: BlastRadius = BlastRadius { percent: 30, min_objects: 20 };

@@ -14,7 +14,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use compile::{ContestRule, Guard, Policy, PolicyError, Problem};
+pub use compile::{ContestRule, Guard, LimitRule, Policy, PolicyError, Problem};
 pub use glob::{Glob, GlobTooLong};
 pub use ignore::Ignore;
 pub use paths::PathsOf;

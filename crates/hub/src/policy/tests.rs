@@ -79,8 +79,10 @@ fn what_is_wrong_is_named() {
         (json!({"exclusive": [{"paths": ["/spec"]}]}), "spec.exclusive", "Unsupported"),
         (json!({"enforce": [{"paths": ["/spec"]}]}), "spec.enforce", "Unsupported"),
         (json!({"recreate": "OnImmutable"}), "spec.recreate", "Unsupported"),
-        (json!({"limit": {"correctionsPerMinute": 10}}), "spec.limit", "Unsupported"),
-        (json!({"limit": {"blastRadius": {"percent": 50, "minObjects": 20}}}), "spec.limit", "Unsupported"),
+        (json!({"limit": {"correctionsPerMinute": 0}}), "spec.limit", "Invalid"),
+        (json!({"limit": {"correctionsPerMinute": 6001}}), "spec.limit", "Invalid"),
+        (json!({"limit": {"blastRadius": {"percent": 101, "minObjects": 20}}}), "spec.limit", "Invalid"),
+        (json!({"limit": {"blastRadius": {"percent": 30, "minObjects": 0}}}), "spec.limit", "Invalid"),
     ];
     for (value, field, reason) in table {
         let error = error(value.clone());
@@ -112,6 +114,7 @@ fn a_default_that_is_spelled_out_is_no_unsupported_field() {
     let guard = policies.decide(&cluster("fleet", &[]), "shop", "web").unwrap();
     assert_eq!(guard.contest, Some(ContestRule { rounds: 5, window: Duration::from_hours(1) }));
     assert_eq!((guard.mode, guard.interval), (Mode::Warn, Duration::from_mins(10)));
+    assert_eq!((guard.limit, &*guard.approved), (LimitRule::default(), [].as_slice()));
 }
 
 #[test]

@@ -29,7 +29,7 @@ const OF_LABEL: &str = "holdfast.dev/state-of";
 const CLUSTER_ANNOTATION: &str = "holdfast.dev/cluster";
 const PART_ANNOTATION: &str = "holdfast.dev/state-part";
 /// Number of the serialised form, which does not describe itself: state of another form counts as absent.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// Key of the content.
 const ENTRY: &str = "state";
 /// State Secrets on one page: each has at most half a mebibyte.
