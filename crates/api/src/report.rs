@@ -190,7 +190,8 @@ pub enum Reason {
     RateLimited,
     /// Too many objects drifted at once: what is declared is suspected, and nothing is written.
     BlastRadius,
-    /// Corrections are switched off for now: paused cluster, suspended policy, or an older name of the cluster that writes instead.
+    /// Corrections are switched off: paused cluster, suspended policy, a manifest that asks for less, or an older name of the cluster that
+    /// writes instead.
     Suspended,
 }
 

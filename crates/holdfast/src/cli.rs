@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use holdfast_api::{policy::DriftPolicy, report::DriftReport};
+use holdfast_api::{cluster_policy::ClusterDriftPolicy, policy::DriftPolicy, report::DriftReport};
 use kube::CustomResourceExt;
 
 use crate::{hub::HubArguments, scan::ScanArguments};
@@ -41,7 +41,7 @@ Exit status: 0 in sync, 1 drift, 2 error or something that could not be judged."
 
 /// Prints the CRDs.
 pub fn print_crds() -> ExitCode {
-    for definition in [DriftPolicy::crd(), DriftReport::crd()] {
+    for definition in [DriftPolicy::crd(), ClusterDriftPolicy::crd(), DriftReport::crd()] {
         match serde_saphyr::to_string(&definition) {
             Ok(text) => print!("---\n{text}"),
             Err(error) => {

@@ -210,6 +210,7 @@ impl Survey {
         let deployed_at = revision.as_ref().and_then(|revision| revision.deployed_at);
         let context = |guarded: &Guarded, writer: Option<Writer>| JudgeContext {
             permit: Permit::Report(None),
+            recreate: false,
             ignore: Vec::new(),
             ledger: None,
             writer,

@@ -6,5 +6,8 @@
 mod support;
 
 mod limits;
+mod parts;
+mod precedence;
+mod recreate;
 
 use support::fixture;

@@ -72,7 +72,6 @@ async fn nothing_is_corrected_while_a_policy_that_selects_it_is_invalid() {
     let rows = [
         ("foreign", json!({"foreign": "Remove"}), "Unsupported"),
         ("exclusive", json!({"exclusive": [{"paths": ["/spec"]}]}), "Unsupported"),
-        ("recreate", json!({"recreate": "OnImmutable"}), "Unsupported"),
         ("path", json!({"ignore": [{"paths": ["spec/replicas"]}]}), "Invalid"),
         ("window", json!({"contest": {"rounds": 3, "window": "48h"}}), "Invalid"),
         ("selector", json!({"clusterSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": []}]}}), "Invalid"),

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_api::report::{Action, CorrectionRecord, Outcome, Reason, Verdict};
+use holdfast_api::{
+    policy::Recreate,
+    report::{Action, CorrectionRecord, Outcome, Reason, Verdict},
+};
 use holdfast_engine::{
     case::{Permit, Word},
     contest::Alternation,
@@ -73,6 +76,7 @@ impl Actor {
         let leave = Leave::now(&self.seat.leave, &self.shared.term);
         let mut context = Context {
             permit: self.permit(known, &guarded, Instant::now()),
+            recreate: known.guard.recreate == Recreate::OnImmutable,
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
             ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
             writer: known.writer().cloned(),
@@ -405,13 +409,18 @@ fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<
     if known.guard.ignore.is_empty() {
         return Vec::new();
     }
+    let (labels, annotations) = declared_texts(guarded);
+    known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
+}
+
+/// Labels and annotations as they are declared: nothing on the workload cluster can bring an object under a rule.
+pub(super) fn declared_texts(guarded: &Guarded) -> (Texts, Texts) {
     let desired = guarded.desired().value;
     let texts = |field: &str| -> Texts {
         let map = desired.pointer(field).and_then(Value::as_object);
         map.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
     };
-    let (labels, annotations) = (texts("/metadata/labels"), texts("/metadata/annotations"));
-    known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
+    (texts("/metadata/labels"), texts("/metadata/annotations"))
 }
 
 /// One sentence for an Event: paths and managers, never values.

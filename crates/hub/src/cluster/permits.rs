@@ -58,7 +58,9 @@ impl Actor {
     /// Whether drift of an object may be written now.
     pub(super) fn permit(&self, known: &Guardianship, guarded: &Guarded, now: Instant) -> Permit {
         let (scalable, other) = self.permits(known, self.scalers_missing(now));
-        if guarded.resource.has_subresource("scale") { scalable } else { other }
+        let permit = if guarded.resource.has_subresource("scale") { scalable } else { other };
+        // The manifest asks for less.
+        if permit == Permit::Write && guarded.most != Mode::Correct { Permit::Report(Some(Reason::Suspended)) } else { permit }
     }
 
     /// Why nobody knows which replicas are an autoscaler's.

@@ -31,7 +31,7 @@ use super::{
     state::StateId,
 };
 use crate::{
-    policy::Guard,
+    policy::{Guard, tally::RuleUse},
     reports::bounds,
     state_secrets::{StoredRelease, StoredShown},
 };
@@ -71,6 +71,8 @@ pub struct Guardianship {
     was_not_empty: bool,
     /// What may be written.
     pub permits: Permits,
+    /// Which ignore rules change anything; `None` until that was looked at.
+    pub(super) rule_uses: Option<Vec<RuleUse>>,
     /// Whose turn it is to be corrected.
     pub pace: Pace,
     /// What drifted lately.
@@ -148,6 +150,7 @@ impl Guardianship {
             last_correction_at: None,
             was_not_empty: false,
             permits: Permits::default(),
+            rule_uses: None,
             pace,
             blast: Blast::default(),
             since: Instant::now(),
@@ -221,6 +224,9 @@ impl Guardianship {
     /// Takes in the policy's word and where the release stands. Answers whether that is news.
     pub fn moves(&mut self, guard: Arc<Guard>, phase: Phase) -> bool {
         let is_news = self.phase != phase || *self.guard != *guard;
+        if is_news {
+            self.rule_uses = None;
+        }
         let before = self.judgeable().cloned();
         (self.guard, self.phase) = (guard, phase);
         let same = match (&before, self.judgeable()) {
@@ -282,6 +288,7 @@ impl Guardianship {
             learnt.proven = false;
         }
         self.load_error = None;
+        self.rule_uses = None;
         self.loaded = Some(loaded);
     }
 

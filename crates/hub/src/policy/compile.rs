@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_api::{
     duration::Span,
-    policy::{Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
+    policy::{Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, LabelSelector, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
 };
 use holdfast_engine::{blast::BlastRule, path::PathError};
 
@@ -13,6 +13,8 @@ use super::{
     glob::GlobTooLong,
     selector::{Of, Selector, SelectorProblem},
 };
+
+use crate::fleet_view::ClusterEntry;
 
 /// Shortest audit interval.
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -157,10 +159,39 @@ impl Guard {
 pub struct Policy {
     pub(super) name: PolicyName,
     pub(super) priority: i32,
-    pub(super) clusters: Selector,
+    namespaces: Namespaces,
+    clusters: Selector,
     releases: Box<[ReleaseMatcher]>,
     plain: Arc<Guard>,
     trusted: Arc<Guard>,
+}
+
+/// Which kind of policy goes before which, whatever their priorities: the nearer one to a cluster knows better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    DriftPolicy,
+    ClusterDriftPolicy,
+}
+
+/// Namespaces of the management cluster whose clusters a policy is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Namespaces {
+    /// Its own.
+    Own,
+    /// Those with such labels.
+    Labelled(Selector),
+}
+
+impl Namespaces {
+    fn compile(name: &PolicyName, selector: Option<&LabelSelector>) -> Result<Self, PolicyError> {
+        if !name.is_of_cluster() {
+            return Ok(Self::Own);
+        }
+        let selector = selector.ok_or_else(|| at("spec", Problem::Unreadable))?;
+        Selector::compile(selector, Of::Labels)
+            .map(Self::Labelled)
+            .map_err(|error| at(&format!("spec.namespaceSelector.{}", error.field), Problem::Selector(error.problem)))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,11 +203,12 @@ struct ReleaseMatcher {
 
 impl Policy {
     /// Compiles a policy as a whole: the first thing wrong with it is its error.
-    pub fn compile(name: PolicyName, spec: &DriftPolicySpec) -> Result<Self, PolicyError> {
+    pub fn compile(name: PolicyName, spec: &DriftPolicySpec, namespaces: Option<&LabelSelector>) -> Result<Self, PolicyError> {
         refuse_unsupported(spec)?;
         if spec.interval.0 < MIN_INTERVAL {
             return Err(at("spec.interval", Problem::Interval));
         }
+        let namespaces = Namespaces::compile(&name, namespaces)?;
         let clusters = Selector::compile(&spec.cluster_selector, Of::Labels)
             .map_err(|error| at(&format!("spec.clusterSelector.{}", error.field), Problem::Selector(error.problem)))?;
         let releases = ReleaseMatcher::compile_all(&spec.releases)?;
@@ -198,16 +230,17 @@ impl Policy {
             approved: spec.approve.as_slice().into(),
         };
         let trusted = Guard { trust: true, ..plain.clone() };
-        Ok(Self { name, priority: spec.priority, clusters, releases, plain: Arc::new(plain), trusted: Arc::new(trusted) })
+        Ok(Self { name, priority: spec.priority, namespaces, clusters, releases, plain: Arc::new(plain), trusted: Arc::new(trusted) })
     }
 
     /// What is left of a policy that does not compile: what it selects is reported and never corrected, at its own priority. Leaving it
     /// out instead would hand its releases to a weaker policy, perhaps one that writes, or to nobody.
     ///
     /// Where a selection cannot be read it could be anything, so it is everything; an unknown priority could be any, so it is the highest.
-    pub(super) fn report_only(name: PolicyName, spec: Option<&DriftPolicySpec>) -> Self {
+    pub(super) fn report_only(name: PolicyName, spec: Option<&DriftPolicySpec>, namespaces: Option<&LabelSelector>) -> Self {
         let guard = Arc::new(Guard { policy: Some(name.clone()), ..Guard::default_warn() });
         Self {
+            namespaces: Namespaces::compile(&name, namespaces).unwrap_or(Namespaces::Labelled(Selector::default())),
             name,
             priority: spec.map_or(i32::MAX, |spec| spec.priority),
             clusters: spec.and_then(|spec| Selector::compile(&spec.cluster_selector, Of::Labels).ok()).unwrap_or_default(),
@@ -215,6 +248,19 @@ impl Policy {
             plain: Arc::clone(&guard),
             trusted: guard,
         }
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        if self.name.is_of_cluster() { Rank::ClusterDriftPolicy } else { Rank::DriftPolicy }
+    }
+
+    /// Whether it is for a cluster. What the labels of a namespace are must be known: a selector can also ask for what is not there.
+    pub(super) fn selects(&self, cluster: &ClusterEntry) -> bool {
+        let is_of_namespace = match &self.namespaces {
+            Namespaces::Own => self.name.namespace == cluster.name.namespace,
+            Namespaces::Labelled(selector) => cluster.namespace_labels.as_ref().is_some_and(|labels| selector.matches(labels)),
+        };
+        is_of_namespace && self.clusters.matches(&cluster.labels)
     }
 
     /// The guard for a release, if the policy selects it.
@@ -278,7 +324,6 @@ fn refuse_unsupported(spec: &DriftPolicySpec) -> Result<(), PolicyError> {
         ("spec.foreign", matches!(spec.foreign, Some(Foreign::Ignore | Foreign::Remove))),
         ("spec.exclusive", !spec.exclusive.is_empty()),
         ("spec.enforce", !spec.enforce.is_empty()),
-        ("spec.recreate", matches!(spec.recreate, Some(Recreate::OnImmutable))),
     ];
     match fields.iter().find(|(_, unsupported)| *unsupported) {
         Some((field, _)) => Err(at(field, Problem::Unsupported)),

@@ -10,6 +10,7 @@ mod paths;
 mod selector;
 mod set;
 pub mod status;
+pub mod tally;
 mod target;
 #[cfg(test)]
 mod tests;
