@@ -159,6 +159,7 @@ async fn a_fleet_is_seen_and_reported() {
         "base/service.yaml",
         "base/deployment.yaml",
         "rbac/management.yaml",
+        "crds/clusterdriftpolicies.holdfast.dev.yaml",
         "crds/driftpolicies.holdfast.dev.yaml",
         "crds/driftreports.holdfast.dev.yaml",
     ] {

@@ -80,12 +80,13 @@ const REPLACED: [(&str, &[&str]); 2] = [
     ("batch", &["cronjobs"]),
 ];
 
-/// The three files, and the kustomization of what belongs to the management cluster.
+/// The files, and the kustomization of what belongs to the management cluster.
 pub fn files() -> Vec<(String, String)> {
     vec![
         ("rbac/management.yaml".to_owned(), management()),
         ("rbac/workload-warn.yaml".to_owned(), workload_warn()),
         ("rbac/workload-correct.yaml".to_owned(), workload_correct()),
+        ("rbac/workload-recreate.yaml".to_owned(), workload_recreate()),
         (
             "rbac/kustomization.yaml".to_owned(),
             "# The other files of this folder are for workload clusters.\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- management.yaml\n"
@@ -224,8 +225,8 @@ fn workload_correct() -> String {
     page.comment(
         "What the hub may do on a workload cluster where its policies say `mode: Correct`.
 
-Corrections are patches, missing objects are created; nothing is deleted, but by the ClusterRole at the end, and no status is written. Take
-out a kind, and its drift is reported as refused with the reason Forbidden, while everything else goes on.",
+Corrections are patches, missing objects are created; nothing is deleted and no status is written. Take out a kind, and its drift is
+reported as refused with the reason Forbidden, while everything else goes on.",
     );
     page.account();
     page.read_role();
@@ -243,9 +244,14 @@ and `bind`. Whoever may do that can make himself an administrator: leave these t
         &[Rule::new("", RBAC.0, RBAC.1, &["patch", "create"]), Rule::new("", RBAC.0, &["clusterroles", "roles"], &["escalate", "bind"])],
     );
     page.binding("holdfast-correct-rbac");
+    page.text
+}
+
+fn workload_recreate() -> String {
+    let mut page = Page::default();
     page.comment(
-        "Only for policies with `recreate: OnImmutable`: an object of which a field cannot be changed is deleted and created again. Leave it out
-where no policy says so.",
+        "What the hub may do beyond workload-correct.yaml where a policy says `recreate: OnImmutable`: delete an object of which a field cannot be
+changed, to create it again. Without it such drift is reported as refused.",
     );
     let replace = KINDS.iter().chain([&ADMISSION, &RBAC]).filter_map(|(group, kinds)| {
         let kinds: &[&str] = REPLACED.iter().find(|(replaced, _)| replaced == group).map(|(_, kinds)| *kinds).unwrap_or(kinds);
