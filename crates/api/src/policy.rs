@@ -38,7 +38,8 @@ pub enum Recreate {
     /// Never.
     #[default]
     Never,
-    /// Where a correction is refused because the field is immutable; never for volumes, claims, namespaces and CRDs.
+    /// Where a correction is refused because the field is immutable; never for volumes, claims, namespaces, definitions and custom resources,
+    /// for what runs once, for a StatefulSet that takes its volumes with it, and for what has finalizers.
     OnImmutable,
 }
 
@@ -307,6 +308,7 @@ pub struct DriftPolicySpec {
 #[serde(rename_all = "camelCase")]
 pub struct DriftPolicyStatus {
     /// `Accepted`: the policy is in force as a whole; `False` means that what it selects is only reported until it is repaired.
+    /// `Decides`: it decides about what it selects; `False` where it selects no release, or other policies decide about every one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Clusters it selects.
@@ -315,7 +317,34 @@ pub struct DriftPolicyStatus {
     /// Releases it decides about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub releases: Option<i64>,
+    /// Releases it selects about which another policy decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overridden: Option<i64>,
+    /// Ignore rules that change nothing. Those that match nothing are told once every selected release was judged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub idle_rules: Vec<IdleRule>,
     /// Generation this status was computed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+/// An ignore rule that changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IdleRule {
+    /// Its place in `spec.ignore`, from 0.
+    pub rule: i64,
+    /// Why.
+    pub reason: IdleReason,
+}
+
+/// Why an ignore rule changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub enum IdleReason {
+    /// Its `until` is over.
+    Expired,
+    /// No declared object is what it is about.
+    NoObject,
+    /// None of these objects declares any of its paths.
+    NoPath,
 }

@@ -200,7 +200,12 @@ pub enum Reason {
     ReleasePending,
     /// The server did not answer properly.
     ServerError,
-    /// Corrections are switched off for now: paused cluster, suspended policy, or an older name of the cluster that writes instead.
+    /// As many corrections were made as the policy allows in a minute; this one waits for its turn.
+    RateLimited,
+    /// Too many objects drifted at once: what is declared is suspected, and nothing is written.
+    BlastRadius,
+    /// Corrections are switched off: paused cluster, suspended policy, a manifest that asks for less, or an older name of the cluster that
+    /// writes instead.
     Suspended,
 }
 

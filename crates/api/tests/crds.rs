@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use holdfast_api::{
+    cluster_policy::ClusterDriftPolicy,
     policy::DriftPolicy,
     report::{DriftReport, DriftReportStatus},
 };
@@ -19,7 +20,7 @@ async fn plane() -> &'static ControlPlane {
     PLANE
         .get_or_init(|| async {
             let plane = ControlPlane::start(Options::named("crds")).await.unwrap();
-            for definition in [DriftPolicy::crd(), DriftReport::crd()] {
+            for definition in [DriftPolicy::crd(), ClusterDriftPolicy::crd(), DriftReport::crd()] {
                 plane.apply_yaml("test", &serde_saphyr::to_string(&definition).unwrap()).await.unwrap();
             }
             plane.namespace("fleet").await.unwrap();

@@ -285,7 +285,8 @@ fn missing(case: &Case<'_>) -> Step {
         return done(Judgement::plain(Verdict::InSync, Action::Yielded, Reason::RunOnce, message));
     }
     let Permit::Write = case.permit else {
-        return report(if let Permit::Report(Some(why)) = case.permit { why } else { Reason::ObjectMissing }, "the object does not exist");
+        let why = if let Permit::Report(Some(why)) = case.permit { why } else { Reason::ObjectMissing };
+        return done(Judgement::plain(Verdict::Missing, action_without_permit(Some(why)), why, "the object does not exist"));
     };
     if key.gvk.is("batch", "Job") || key.gvk.is("", "Pod") {
         return report(Reason::RunOnce, "it ran once and is not run again");
@@ -368,7 +369,15 @@ fn reported(assessment: Assessment, why: Option<Reason>) -> Judgement {
         (0, _) => format!("{removals} fields that are not declared were added or left behind"),
         (_, _) => format!("{}, and {removals} undeclared were added or left behind", differ(others)),
     };
-    Judgement::plain(Verdict::Drifted, Action::Reported, reason, message).about(assessment)
+    Judgement::plain(Verdict::Drifted, action_without_permit(why), reason, message).about(assessment)
+}
+
+/// What is done about drift that may not be written: a correction whose turn comes is only put off.
+const fn action_without_permit(why: Option<Reason>) -> Action {
+    match why {
+        Some(Reason::RateLimited) => Action::Deferred,
+        _ => Action::Reported,
+    }
 }
 
 /// The judgement after the server said no to the dry-run of the very write.

@@ -9,6 +9,7 @@
 
 pub mod answer;
 pub mod assess;
+pub mod blast;
 pub mod bookkeeping;
 pub mod canonical;
 pub mod case;
@@ -19,9 +20,11 @@ pub mod decide;
 pub mod equivalence;
 pub mod fields;
 pub mod foreign;
+mod ignore;
 mod inexact;
 pub mod items;
 pub mod judge;
+pub mod limit;
 pub mod manager;
 pub mod meets;
 pub mod normalise;
@@ -32,6 +35,7 @@ pub mod path;
 pub mod plan;
 mod positional;
 pub mod project;
+pub mod recreate;
 pub mod redact;
 pub mod reduced;
 pub mod shown;

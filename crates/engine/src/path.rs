@@ -278,6 +278,15 @@ impl Pattern {
                 PatternSegment::Text(text) => *text == segment.to_string(),
             })
     }
+
+    /// Whether a path lies at or below what this pattern describes, or the other way round.
+    pub fn meets(&self, path: &Path) -> bool {
+        let fits = |(wanted, segment): (&PatternSegment, &Segment)| match wanted {
+            PatternSegment::Any => true,
+            PatternSegment::Text(text) => *text == segment.to_string(),
+        };
+        self.0.iter().zip(path.segments()).all(fits)
+    }
 }
 
 impl PatternSegment {
@@ -380,6 +389,9 @@ mod tests {
             ("/spe", false),
         ] {
             assert_eq!(Pattern::parse(pattern).unwrap().covers(&image), covered, "{pattern}");
+        }
+        for (pattern, meets) in [("/spec/containers/*/image/x", true), ("/spec/containers", true), ("/spec/volumes", false), ("", true)] {
+            assert_eq!(Pattern::parse(pattern).unwrap().meets(&image), meets, "{pattern}");
         }
         let port = path(&["f:ports", r#"k:{"port":80,"protocol":"TCP"}"#]);
         assert!(Pattern::parse("/ports/[protocol=TCP,port=80]").unwrap().covers(&port), "key order is free");

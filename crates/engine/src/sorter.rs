@@ -11,6 +11,7 @@ use crate::{
     canonical::{Digest, Digester},
     case::{self, Case},
     equivalence::{equivalent, same_without_nulls},
+    ignore,
     manager::{self, Entry, Writer},
     normalise::is_custom_group,
     object::Gvk,
@@ -71,10 +72,29 @@ impl<'a> Sorter<'a> {
     pub fn sort(&self, out: &mut Assessment, difference: &Difference<'_>) {
         let Difference { path, live, .. } = difference;
         let actor = self.actor(difference);
-        match self.judge(difference, actor.as_ref()) {
+        match self.judge_beside_ignored(difference, actor.as_ref()) {
             Sorted::Drifted(bound) => self.place(out, self.drift(difference, bound, actor)),
             Sorted::Unverified(reason) => out.unverified.push((self.drift(difference, None, actor), reason)),
             other => accept_or_ask(out, path, live.digest(), other),
+        }
+    }
+
+    /// Where a policy ignores a part of a value, the rest of it counts, and what is written leaves that part alone.
+    fn judge_beside_ignored(&self, difference: &Difference<'_>, actor: Option<&Actor>) -> Sorted {
+        let ignored = |path: &Path| (self.case.ignored)(path, actor);
+        let overlaid = match (difference.declared.value(), difference.live.value()) {
+            (Some(declared), Some(live)) => ignore::overlaid(declared, live, &difference.path, &ignored),
+            _ => None,
+        };
+        match overlaid {
+            Some(wanted) if Some(&wanted) == difference.live.value() => {
+                Sorted::Accepted(DeviationReason::Ignored, "a policy ignores what differs".to_owned())
+            }
+            Some(wanted) => match self.judge(difference, actor) {
+                Sorted::Drifted(None) => Sorted::Drifted(Some(wanted)),
+                sorted => sorted,
+            },
+            None => self.judge(difference, actor),
         }
     }
 

@@ -4,7 +4,7 @@ use std::{path::Path, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use holdfast_api::{policy::DriftPolicy, report::DriftReport};
+use holdfast_api::{cluster_policy::ClusterDriftPolicy, policy::DriftPolicy, report::DriftReport};
 use kube::CustomResourceExt;
 
 use crate::{explain::ExplainArguments, fix::FixArguments, hub::HubArguments, scan::ScanArguments};
@@ -87,7 +87,7 @@ pub fn print_completion(shell: Shell) -> ExitCode {
 
 /// Prints the CRDs.
 pub fn print_crds() -> ExitCode {
-    for definition in [DriftPolicy::crd(), DriftReport::crd()] {
+    for definition in [DriftPolicy::crd(), ClusterDriftPolicy::crd(), DriftReport::crd()] {
         match serde_saphyr::to_string(&definition) {
             Ok(text) => print!("---\n{text}"),
             Err(error) => {

@@ -30,10 +30,7 @@ use crate::{
     leadership::{self, Keeper, Leadership},
     management,
     metrics::{Metrics, MetricsError},
-    policy::{
-        DefaultMode,
-        status::{PolicyStatusWriter, ReleaseCounts},
-    },
+    policy::{DefaultMode, status::PolicyStatusWriter, tally::Tallies},
     reports::{ReportWriter, Reports},
     state_secrets::{StateSecrets, Sweeper},
 };
@@ -188,7 +185,7 @@ impl Hub {
         let reports = Reports::default();
         let (events, event_writer) =
             Events::new(client.clone(), reports.clone(), &options.lease.id, Arc::clone(&self.metrics), Arc::clone(clock));
-        let releases = ReleaseCounts::default();
+        let tallies = Tallies::default();
         let secrets = StateSecrets::new(client.clone(), &options.lease.namespace);
         let shared = Arc::new(Shared {
             states: States::default(),
@@ -200,7 +197,7 @@ impl Hub {
             metrics: Arc::clone(&self.metrics),
             observer: Arc::clone(&self.metrics) as Arc<dyn RequestObserver>,
             watch_stats: Arc::clone(&self.watch_stats),
-            releases: releases.clone(),
+            tallies: tallies.clone(),
             servers: options.servers.clone(),
             term: term.clone(),
             clock: Arc::clone(clock),
@@ -223,7 +220,8 @@ impl Hub {
                 Ok::<_, Infallible>(())
             }
         });
-        let statuses = Arc::new(PolicyStatusWriter::new(client, receivers.clone(), releases, Arc::clone(clock)));
+        let statuses =
+            Arc::new(PolicyStatusWriter::new(client, receivers.clone(), tallies, Arc::clone(clock), options.namespace.is_some()));
         leading.spawn(Task::new("policy-status").restart(BackoffPolicy::WATCH), move |_| {
             let statuses = Arc::clone(&statuses);
             async move { Err(statuses.run().await) }
@@ -297,7 +295,7 @@ async fn registry(
             for name in gone {
                 shared.metrics.remove_cluster(&name);
                 shared.outages.forget(&name);
-                shared.releases.remove(&name);
+                shared.tallies.remove(&name);
                 shared.reports.retire_cluster(&name);
                 tracing::info!(cluster = %name, "no longer looked after");
                 has_left = true;

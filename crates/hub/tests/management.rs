@@ -19,7 +19,8 @@ use holdfast_hub::{
     metrics::Metrics,
     policy::{
         DefaultMode,
-        status::{PolicyStatusWriter, ReleaseCounts},
+        status::PolicyStatusWriter,
+        tally::{ClusterTally, Tallies, Tally},
     },
     reports::{ReportKey, ReportWriter, Reports, SourceId},
 };
@@ -59,7 +60,7 @@ struct Hub {
     fleet: FleetReceivers,
     reports: Reports,
     events: Events,
-    releases: ReleaseCounts,
+    tallies: Tallies,
 }
 
 impl Hub {
@@ -68,14 +69,15 @@ impl Hub {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new(Arc::new(WatchStats::default())).unwrap());
         let servers = ServerPolicy::new(vec!["127.0.0.1".parse().unwrap()], Vec::new());
+        let is_restricted = namespace.is_some();
         let namespace = namespace.map(str::to_owned);
         let (watch, fleet) =
             FleetWatch::new(client.clone(), Options { namespace: namespace.clone(), default_mode: DefaultMode::Off, servers });
         let reports = Reports::default();
         let writer = Arc::new(ReportWriter::new(client.clone(), reports.clone(), fleet.view.clone(), namespace));
         let (events, event_writer) = Events::new(client.clone(), reports.clone(), "hub-0", metrics, Arc::clone(&clock));
-        let releases = ReleaseCounts::default();
-        let statuses = Arc::new(PolicyStatusWriter::new(client.clone(), fleet.clone(), releases.clone(), clock));
+        let tallies = Tallies::default();
+        let statuses = Arc::new(PolicyStatusWriter::new(client.clone(), fleet.clone(), tallies.clone(), clock, is_restricted));
         let (watch, event_writer) = (Arc::new(watch), Arc::new(event_writer));
         supervisor.spawn(Task::new("fleet"), move |_| {
             let watch = Arc::clone(&watch);
@@ -99,7 +101,7 @@ impl Hub {
                 Ok::<_, std::convert::Infallible>(())
             }
         });
-        Self { supervisor, fleet, reports, events, releases }
+        Self { supervisor, fleet, reports, events, tallies }
     }
 
     async fn sees(&self, what: &str, within: Duration, holds: impl Fn(&FleetView) -> bool) -> Arc<FleetView> {
@@ -157,6 +159,7 @@ async fn a_fleet_is_seen_and_reported() {
         "base/service.yaml",
         "base/deployment.yaml",
         "rbac/management.yaml",
+        "crds/clusterdriftpolicies.holdfast.dev.yaml",
         "crds/driftpolicies.holdfast.dev.yaml",
         "crds/driftreports.holdfast.dev.yaml",
     ] {
@@ -277,18 +280,16 @@ async fn the_lease_goes_from_hand_to_hand(client: &Client, somebody: &Writer) {
 
 async fn policies_get_a_status(hub: &Hub, somebody: &Writer) {
     make_policy(somebody, "all", json!({"clusterSelector": {}})).await;
-    make_policy(somebody, "later", json!({"clusterSelector": {}, "foreign": "Remove"})).await;
     make_policy(somebody, "wrong", json!({"clusterSelector": {"matchLabels": {"a b": "c"}}})).await;
     policy_says(somebody, "all", ("True", "Accepted"), (json!(2), json!(0))).await;
-    policy_says(somebody, "later", ("False", "Unsupported"), (Value::Null, Value::Null)).await;
     policy_says(somebody, "wrong", ("False", "Invalid"), (Value::Null, Value::Null)).await;
     let all = holdfast_hub::policy::PolicyName::new("fleet", "all");
-    hub.releases.set(&name("edge"), [(all, 3)].into());
+    hub.tallies.set(&name("edge"), ClusterTally { policies: [(all, Tally { decides: 3, ..Tally::default() })].into(), is_judged: true });
     policy_says(somebody, "all", ("True", "Accepted"), (json!(2), json!(3))).await;
     somebody.merge_patch(&policy("all"), &json!({"spec": {"clusterSelector": {"matchLabels": {"env": "none"}}}})).await.unwrap();
     policy_says(somebody, "all", ("True", "Accepted"), (json!(0), json!(3))).await;
-    somebody.merge_patch(&policy("all"), &json!({"spec": {"enforce": [{"paths": ["/spec"]}]}})).await.unwrap();
-    policy_says(somebody, "all", ("False", "Unsupported"), (Value::Null, Value::Null)).await;
+    somebody.merge_patch(&policy("all"), &json!({"spec": {"enforce": [{"paths": ["spec"]}]}})).await.unwrap();
+    policy_says(somebody, "all", ("False", "Invalid"), (Value::Null, Value::Null)).await;
     somebody.merge_patch(&policy("all"), &json!({"spec": {"enforce": null, "clusterSelector": {"matchLabels": null}}})).await.unwrap();
     policy_says(somebody, "all", ("True", "Accepted"), (json!(2), json!(3))).await;
 }

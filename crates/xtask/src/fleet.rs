@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use holdfast_api::{
+    cluster_policy::ClusterDriftPolicy,
     condition::Truth,
     policy::DriftPolicy,
     report::{DriftReport, DriftReportStatus, SourceKind},
@@ -38,7 +39,7 @@ impl Fleet {
         let management = planes.next().context("no management cluster")?;
         let fleet = Self { management, workloads: planes.collect() };
         fleet.management.install_cluster_api_crd().await?;
-        for definition in [DriftPolicy::crd(), DriftReport::crd()] {
+        for definition in [DriftPolicy::crd(), ClusterDriftPolicy::crd(), DriftReport::crd()] {
             fleet.management.apply_yaml("platform", &serde_json::to_string(&definition)?).await?;
         }
         fleet.management.namespace(NAMESPACE).await?;

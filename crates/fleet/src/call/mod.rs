@@ -140,6 +140,12 @@ impl ApiClient {
         self.object(Verb::Patch, effect, endpoint, request, patch).await
     }
 
+    /// Deletes an object in the background: what it owns goes after it. `options` are `DeleteOptions`, which say which object exactly.
+    pub async fn delete(&self, endpoint: &Endpoint, options: Bytes) -> Result<Answer, CallError> {
+        let request = Request::delete(endpoint.path()).header(CONTENT_TYPE, JSON);
+        self.object(Verb::Delete, Effect::Persist, endpoint, request, options).await
+    }
+
     /// Reads a path outside the resource API, such as discovery; with the tag of an earlier answer only if it changed.
     pub async fn get_raw(&self, path_and_query: &str, accept: &str, etag: Option<&str>) -> Result<Fetched, CallError> {
         let mut request = Request::get(path_and_query).header(ACCEPT, accept);

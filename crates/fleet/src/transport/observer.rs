@@ -17,6 +17,8 @@ pub enum Verb {
     Create,
     /// Patches or applies an object.
     Patch,
+    /// Deletes an object.
+    Delete,
 }
 
 impl Verb {
@@ -28,6 +30,7 @@ impl Verb {
             Self::Watch => "watch",
             Self::Create => "create",
             Self::Patch => "patch",
+            Self::Delete => "delete",
         }
     }
 }

@@ -64,7 +64,7 @@ fn check(input: &[u8]) -> Result<()> {
     let Ok(value) = serde_json::from_slice::<Value>(input) else { return Ok(()) };
     texts(&value)?;
     let Ok(spec) = serde_json::from_value::<DriftPolicySpec>(value) else { return Ok(()) };
-    let outcome = within(200 * input.len() + 65_536, || Policy::compile(PolicyName::new("fleet", "p"), &spec))?;
+    let outcome = within(200 * input.len() + 65_536, || Policy::compile(PolicyName::new("fleet", "p"), &spec, None))?;
     match outcome {
         Ok(_) => ensure!(spec.interval.0 >= Duration::from_secs(30), "an interval below the shortest"),
         Err(error) => ensure!(!format!("{error} {error:?}").contains("secret-of-a-policy"), "the error repeats the policy"),

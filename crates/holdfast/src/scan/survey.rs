@@ -111,6 +111,7 @@ impl Surroundings {
         let revision = known.judgeable();
         JudgeContext {
             permit: Permit::Report(None),
+            recreate: false,
             ignore: ignore_rules(known, guarded, now),
             enforce: enforced_paths(known, guarded),
             foreign: known.guard.foreign,

@@ -71,8 +71,6 @@ async fn nothing_is_corrected_while_a_policy_that_selects_it_is_invalid() {
     Release::new(&world, "web", Style::ClientSide).install(&[configmap(namespace, "settings", "color", "blue")]).await;
     let rows = [
         ("exclusive", json!({"exclusive": [{"paths": ["spec"]}]}), "Invalid"),
-        ("recreate", json!({"recreate": "OnImmutable"}), "Unsupported"),
-        ("limit", json!({"limit": {"correctionsPerMinute": 5}}), "Unsupported"),
         ("path", json!({"ignore": [{"paths": ["spec/replicas"]}]}), "Invalid"),
         ("window", json!({"contest": {"rounds": 3, "window": "48h"}}), "Invalid"),
         ("selector", json!({"clusterSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": []}]}}), "Invalid"),

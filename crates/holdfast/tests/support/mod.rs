@@ -41,7 +41,7 @@ pub async fn planes() -> (&'static ControlPlane, &'static ControlPlane) {
             mgmt.apply_yaml("testkit", &String::from_utf8(crds.stdout).unwrap()).await.unwrap();
             grant_rights(mgmt).await;
             // The storage of a new kind answers 429 for a moment.
-            let listed = async || mgmt.kubectl(&["get", "driftreports,driftpolicies", "-A"]).await;
+            let listed = async || mgmt.kubectl(&["get", "driftreports,driftpolicies,clusterdriftpolicies", "-A"]).await;
             eventually("the new kinds can be listed", SOON, listed).await.unwrap();
             planes
         })

@@ -210,8 +210,14 @@ pub(super) struct Actor {
     pub(super) auditing: HashSet<Gvk>,
     /// Kinds whose verdicts nothing backs.
     pub(super) stale_kinds: BTreeSet<Gvk>,
+    /// Releases of which objects wait for their turn to be corrected.
+    pub(super) paced: BTreeSet<ReleaseName>,
     pub(super) dirty: BTreeSet<ReleaseName>,
     pub(super) flush_at: Option<Instant>,
+    /// What the policies are told may have changed.
+    pub(super) tally_due: bool,
+    /// Whether everything was judged when they were told last.
+    pub(super) tallied_judged: bool,
     pub(super) discover_at: Instant,
     housekeeping_at: Instant,
     pub(super) contact: Contact,
@@ -308,8 +314,11 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         audits: HashMap::new(),
         auditing: HashSet::new(),
         stale_kinds: BTreeSet::new(),
+        paced: BTreeSet::new(),
         dirty: BTreeSet::new(),
         flush_at: None,
+        tally_due: true,
+        tallied_judged: false,
         discover_at: now + DISCOVER_EVERY,
         housekeeping_at: now + HOUSEKEEPING,
         breaker: Breaker::default(),
@@ -395,6 +404,7 @@ impl Actor {
             self.loads.next(LOADING).filter(|_| !self.breaker.holds()),
             self.memory.next(),
             self.suspensions.next(),
+            self.next_turn(),
         ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
     }
@@ -419,6 +429,7 @@ impl Actor {
         while let Some(release) = self.loads.start(now, LOADING) {
             self.start_load(release);
         }
+        self.call_turns(now);
         while self.may_judge() && self.queue.in_flight() < JUDGING {
             let Some(due) = self.queue.pop(now) else { break };
             self.start_judgement(due);
@@ -495,6 +506,7 @@ impl Actor {
             }
             self.expire_listings();
             self.expire_rules();
+            self.review_blasts();
             // Autoscalers go out of sight with time.
             self.permits_due = true;
         }

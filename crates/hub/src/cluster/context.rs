@@ -39,6 +39,8 @@ use crate::{metrics::OracleOutcome, policy::Ignore, reports::bounds};
 pub struct Context {
     /// Whether drift may be written.
     pub permit: Permit,
+    /// Whether the object may be deleted and created again where a field cannot be changed.
+    pub recreate: bool,
     /// Ignore rules of the policy that fit the object.
     pub ignore: Vec<Ignore>,
     /// Paths of the object that the policy enforces.

@@ -56,7 +56,9 @@ impl Actor {
             }
             self.publish_cluster();
         }
-        let policies_changed = !Arc::ptr_eq(&self.policies, &view.policies) || before.labels != entry.labels;
+        let policies_changed = !Arc::ptr_eq(&self.policies, &view.policies)
+            || before.labels != entry.labels
+            || before.namespace_labels != entry.namespace_labels;
         self.policies = Arc::clone(&view.policies);
         if policies_changed || before.gate != entry.gate {
             self.contact.paused = entry.gate == Gate::Paused;

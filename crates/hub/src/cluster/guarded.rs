@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdfast_api::{MODE_ANNOTATION, policy::Mode};
 use holdfast_engine::{
     canonical::{Digest, canonical},
     case::Desired,
@@ -23,6 +24,8 @@ pub struct Guarded {
     pub resource: Arc<Resource>,
     /// Digest of the declared object.
     pub hash: Digest,
+    /// The most that is done about its drift, whatever the policy says.
+    pub most: Mode,
     declared: Declared,
     /// As its release creates it, where that is not the same.
     written: Option<Declared>,
@@ -42,10 +45,11 @@ impl std::fmt::Debug for Declared {
 impl Guarded {
     /// A declared object, normalised for judging.
     pub fn new(key: ObjectKey, value: Value, resource: Arc<Resource>, release: Option<Arc<Release>>) -> Self {
+        let most = most_done(&value);
         let written = normalise::is_owned_otherwise(&value, &key)
             .then(|| Declared(canonical(&normalise::as_written(value.clone(), &key, release.as_deref())).into()));
         let declared: Arc<[u8]> = canonical(&normalise::normalise(value, &key, release.as_deref())).into();
-        Self { key: Arc::new(key), resource, hash: Digest::of_bytes(&declared), declared: Declared(declared), written, release }
+        Self { key: Arc::new(key), resource, hash: Digest::of_bytes(&declared), most, declared: Declared(declared), written, release }
     }
 
     /// The declared object as a tree. `Null` cannot happen: the text was written by this type.
@@ -81,5 +85,33 @@ impl Guarded {
             (Some(namespace), Scope::Namespaced) => endpoint.in_namespace(namespace),
             _ => Ok(endpoint),
         }
+    }
+}
+
+/// What the manifest lets be done about the object's drift. It takes nothing but less: whoever can write a release record could otherwise
+/// make the hub write where the policy only looks. A word that is not known is taken for `Warn`.
+fn most_done(declared: &Value) -> Mode {
+    let annotations = declared.pointer("/metadata/annotations");
+    match annotations.and_then(|annotations| annotations.get(MODE_ANNOTATION)).map(Value::as_str) {
+        None | Some(Some("Correct")) => Mode::Correct,
+        Some(Some("Off")) => Mode::Off,
+        Some(_) => Mode::Warn,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_can_ask_for_less() {
+        let modes = [("Correct", Mode::Correct), ("Warn", Mode::Warn), ("Off", Mode::Off), ("off", Mode::Warn), ("", Mode::Warn)];
+        for (word, mode) in modes {
+            assert_eq!(most_done(&json!({"metadata": {"annotations": {"holdfast.dev/mode": word}}})), mode, "{word}");
+        }
+        assert_eq!(most_done(&json!({"metadata": {"annotations": {"holdfast.dev/mode": 5}}})), Mode::Warn);
+        assert_eq!(most_done(&json!({"metadata": {"name": "x"}})), Mode::Correct);
     }
 }

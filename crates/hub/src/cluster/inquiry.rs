@@ -1,7 +1,9 @@
 //! Carries out the engine's steps for one object: reads, asks, proves and writes, and hands every answer back to
-//! [`holdfast_engine::decide::decide`]. Makes no decision of its own. Repairs that take two writes are in [`repair`].
+//! [`holdfast_engine::decide::decide`]. Makes no decision of its own. Repairs that take two writes are in [`repair`], objects that are
+//! deleted and created again in [`replace`].
 
 mod repair;
+mod replace;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -18,7 +20,7 @@ use holdfast_engine::{
     owned::OwnedSet,
     path::Path,
     plan::{Correction, Request},
-    project,
+    project, recreate,
 };
 use holdfast_fleet::{
     call::{self, ApiClient, CallError, Effect, Endpoint, FieldManager, ListQuery, Retry, Shape},
@@ -233,12 +235,13 @@ impl Inquiry<'_> {
         loop {
             let step = self.with_case(&desired, decide::decide);
             match step {
+                Step::Done(judgement) if self.may_replace(&judgement) => match self.with_case(&desired, recreate::next) {
+                    recreate::Next::AskCreate => Box::pin(self.ask(Ask { create: true, ..Ask::default() })).await,
+                    recreate::Next::Replace(correction) => return self.replace(&desired, &correction).await,
+                    recreate::Next::Leave(why) => return self.conclude(recreate::left(*judgement, why), None),
+                },
                 Step::Done(judgement) => return self.conclude(*judgement, None),
-                _ if self.examiner.halt.is_cancelled() => {
-                    self.facts.stale_leave = true;
-                    let judgement = self.with_case(&desired, decide::overtaken);
-                    return self.conclude(judgement, None);
-                }
+                _ if self.examiner.halt.is_cancelled() => return self.give_way(&desired),
                 Step::FetchLive => self.read().await,
                 // Large, and most objects are in sync without a question.
                 Step::Ask(ask) => Box::pin(self.ask(ask)).await,
@@ -261,14 +264,17 @@ impl Inquiry<'_> {
                     let judgement = self.with_case(&desired, decide::proposed);
                     return self.conclude(judgement, None);
                 }
-                Step::Write(_) if !self.context.leave.as_ref().is_some_and(Leave::holds) => {
-                    self.facts.stale_leave = true;
-                    let judgement = self.with_case(&desired, decide::overtaken);
-                    return self.conclude(judgement, None);
-                }
+                Step::Write(_) if !self.context.leave.as_ref().is_some_and(Leave::holds) => return self.give_way(&desired),
                 Step::Write(correction) => return self.write(&desired, &correction).await,
             }
         }
+    }
+
+    /// Nothing is sent any more under what was decided: it is judged again by what holds now.
+    fn give_way(mut self, desired: &Desired) -> Examined {
+        self.facts.stale_leave = true;
+        let judgement = self.with_case(desired, decide::overtaken);
+        self.conclude(judgement, None)
     }
 
     fn with_case<T>(&self, desired: &Desired, then: impl FnOnce(&Case<'_>) -> T) -> T {

@@ -2,10 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_api::report::{Action, CorrectionRecord, Outcome, PathFinding, Reason, Verdict};
+use holdfast_api::{
+    policy::Recreate,
+    report::{Action, CorrectionRecord, Outcome, PathFinding, Reason, Verdict},
+};
 use holdfast_engine::{
     canonical::Digest,
-    case::Word,
+    case::{Permit, Word},
     contest::Alternation,
     decide::{Judgement, self_conflict},
     foreign::{NOT_LOOKED_FOR, is_listed},
@@ -24,7 +27,7 @@ use super::{
     loads::doubling,
     queue::Due,
     records::{FenceQuestion, ReleaseName},
-    source::{Guardianship, Learnt, is_drift},
+    source::{Guardianship, Learnt, differs, is_drift},
     state::{ObjectState, StateId},
 };
 use crate::{
@@ -50,6 +53,7 @@ impl Actor {
         let echo = self.echoes.remove(&due.id);
         let slot = self.objects.get(&due.id)?;
         let (release, guarded) = slot.claimants.first().cloned()?;
+        let was_called = self.was_called(&release, due.id);
         if !self.claims.others(due.id, &release).is_empty() {
             self.judge_conflict(due.id);
             return None;
@@ -77,8 +81,9 @@ impl Actor {
         }
         // Before the permit is looked up: leave that ends in between was never given.
         let leave = Leave::now(&self.seat.leave, &self.shared.term);
-        let context = Context {
+        let mut context = Context {
             permit: self.permit(known, &guarded, Instant::now()),
+            recreate: known.guard.recreate == Recreate::OnImmutable,
             ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
             enforce: enforced_paths(known, &guarded),
             foreign: known.guard.foreign,
@@ -102,6 +107,10 @@ impl Actor {
             leave: Some(leave),
             sends: Sends::Everything,
         };
+        // The second write of a repair is never late.
+        if context.permit == Permit::Write && state.owed.is_none() {
+            context.permit = self.in_turn(&release, due.id, was_called);
+        }
         let afresh = self.afresh.remove(&due.id);
         Some((UnderWay { due, release, guarded, afresh }, state, context))
     }
@@ -123,6 +132,9 @@ impl Actor {
             self.shared.metrics.oracle_asked(*outcome);
         }
         let write = examined.write.take();
+        if let Some(known) = self.releases.get_mut(release) {
+            known.pace.ended(due.id, write.is_some());
+        }
         // First of all, and whatever became of the release meanwhile: what was written is never left unsaid.
         let record = write.as_ref().map(|write| self.say_written(release, guarded, &examined.uid, write));
         if let Some(error) = &examined.unreachable {
@@ -190,7 +202,7 @@ impl Actor {
         if matches!(examined.judgement.reason, Reason::OwnerUnclear | Reason::Unverified) && known != examined.assumed.as_ref() {
             again = Some(Instant::now());
         }
-        self.schedule_again(due.id, &examined.judgement, again);
+        self.schedule_again(due.id, release, &examined.judgement, again);
     }
 
     /// What could not be told apart from the release's own writes can be now.
@@ -281,8 +293,11 @@ impl Actor {
         self.awaiting.remove(&id);
         self.standing.remove(&id);
         let verdict_before = known.verdict(id);
+        // What waited for its turn was told when it was found.
+        let waited = known.is_listed_as(id, Reason::RateLimited);
         let admission_before = known.admission_paths(id);
         let news = known.judged(id, &guarded.key, uid, judgement, now);
+        let differed_before = verdict_before.map(differs);
         let new_value = |path: &String| judgement.accepted.iter().any(|accepted| accepted.is_new && accepted.path.to_string() == **path);
         let admission: Vec<String> =
             known.admission_paths(id).into_iter().filter(|path| !admission_before.contains(path) || new_value(path)).collect();
@@ -298,7 +313,7 @@ impl Actor {
                 note,
             });
         };
-        if news.drift {
+        if news.drift && !waited {
             tracing::info!(cluster = %self.name, release = %release, object = %guarded.key, verdict = judgement.verdict.as_str(), "drift found");
             self.count_drift(guarded, judgement, now, noticed);
             emit(EventReason::DriftDetected, describe(guarded, judgement));
@@ -323,6 +338,7 @@ impl Actor {
             self.shared.metrics.admission_changed(admission.len());
             emit(EventReason::AdmissionChanged, format!("{}: the server rewrites {}", guarded.key, admission.join(", ")));
         }
+        self.note_for_blast(id, release, judgement, differed_before);
         self.dirty.insert(release.clone());
         self.flush_soon();
     }
@@ -344,7 +360,6 @@ impl Actor {
         self.shared.metrics.detection_took(took);
     }
 
-    /// When an object is judged again without an event.
     /// How long until a path of an object that is held is tried again; `None` where none is.
     pub(super) fn until_next_probe(&self, id: StateId) -> Option<Duration> {
         let ledger = self.ledgers.get(&id)?;
@@ -355,11 +370,15 @@ impl Actor {
         Duration::try_from(probe.duration_since(now)).ok()
     }
 
-    fn schedule_again(&mut self, id: StateId, judgement: &Judgement, again: Option<Instant>) {
+    /// When an object is judged again without an event.
+    fn schedule_again(&mut self, id: StateId, release: &ReleaseName, judgement: &Judgement, again: Option<Instant>) {
         let now = Instant::now();
         if let Some(at) = again {
             self.queue.push(id, at, now);
             return;
+        }
+        if judgement.reason == Reason::RateLimited {
+            return self.wait_for_turn(id, release);
         }
         let waits = match judgement.verdict {
             Verdict::Refused => true,
@@ -423,7 +442,7 @@ pub fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> 
     if known.guard.ignore.is_empty() {
         return Vec::new();
     }
-    let (labels, annotations) = texts_of(guarded);
+    let (labels, annotations) = declared_texts(guarded);
     known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
 }
 
@@ -436,12 +455,12 @@ fn paths_of(rules: &[PathsOf], guarded: &Guarded) -> Vec<Pattern> {
     if rules.is_empty() {
         return Vec::new();
     }
-    let (labels, annotations) = texts_of(guarded);
+    let (labels, annotations) = declared_texts(guarded);
     rules.iter().flat_map(|rule| rule.of(&guarded.key, &labels, &annotations)).cloned().collect()
 }
 
-/// Labels and annotations of a declared object: nothing on the workload cluster can bring an object under a rule.
-fn texts_of(guarded: &Guarded) -> (Texts, Texts) {
+/// Labels and annotations as they are declared: nothing on the workload cluster can bring an object under a rule.
+pub(super) fn declared_texts(guarded: &Guarded) -> (Texts, Texts) {
     let desired = guarded.desired().value;
     let texts = |field: &str| -> Texts {
         let map = desired.pointer(field).and_then(Value::as_object);

@@ -176,6 +176,11 @@ impl Memory {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
+    /// Something changed that a restart must not miss: a write is due at once.
+    pub fn hurry(&mut self, now: Instant) {
+        self.due = Some(now);
+    }
+
     /// Whether a write is under way.
     pub const fn is_writing(&self) -> bool {
         self.is_writing

@@ -3,12 +3,12 @@
 //! - [`run`] waits until the cluster may be connected to, connects, and hands over to the [`actor`].
 //! - [`actor`] owns everything known about a connected cluster and does nothing slow itself; its parts are `delivering` (watches),
 //!   `releases` (records to declared objects), `judging` (one object), `permits` (what may be written), `auditing` (kinds),
-//!   `discovering` (what is served), `creating` (where nothing can be created now), `following` (the management cluster and the
+//!   `discovering` (what is served), `creating` (where nothing can be created now), `limiting` (brakes), `tallying` (what policies are told), `following` (the management cluster and the
 //!   connection), `remembering` (what outlives the process) and `publishing` (reports).
 //! - [`inquiry`] carries out the engine's steps for one object, calls included.
 //! - `sighting` decodes what the watches deliver and, with `state` and `sight`, drops what is no news: in sync costs nothing.
 //! - [`identities`] decides under which of several names of one cluster is written.
-//! - `admission`, `book`, `breaker`, `claims`, `credentials`, `definitions`, `health`, `loads`, `memory`, `outages`, `pending`, `scalers`, `suspensions`,
+//! - `admission`, `book`, `breaker`, `claims`, `credentials`, `definitions`, `health`, `loads`, `memory`, `outages`, `pace`, `pending`, `scalers`, `suspensions`,
 //!   `queue`, `source` are plain values with rules.
 
 pub mod actor;
@@ -30,9 +30,11 @@ mod health;
 pub mod identities;
 pub mod inquiry;
 mod judging;
+mod limiting;
 mod loads;
 mod memory;
 pub mod outages;
+mod pace;
 pub mod pending;
 mod permits;
 mod publishing;
@@ -49,6 +51,7 @@ mod sighting;
 pub mod source;
 pub mod state;
 mod suspensions;
+mod tallying;
 mod watching;
 
 use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};

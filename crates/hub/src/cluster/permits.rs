@@ -60,10 +60,15 @@ impl Permits {
 impl Guardianship {
     /// What policy and phase of the release permit, whatever else stands in the way.
     pub fn permit(&self) -> Permit {
-        match (&self.phase, self.guard.mode) {
-            (Phase::Desired(_), Mode::Correct) => Permit::Write,
-            (Phase::Failed { .. }, Mode::Correct) if self.guard.on_failed == OnFailedRelease::LastDeployed => Permit::Write,
-            _ => Permit::Report(None),
+        let may_write = match &self.phase {
+            Phase::Desired(_) => self.guard.mode == Mode::Correct,
+            Phase::Failed { .. } => self.guard.mode == Mode::Correct && self.guard.on_failed == OnFailedRelease::LastDeployed,
+            _ => false,
+        };
+        match (may_write, self.tripped()) {
+            (true, None) => Permit::Write,
+            (true, Some(_)) => Permit::Report(Some(Reason::BlastRadius)),
+            (false, _) => Permit::Report(None),
         }
     }
 }
@@ -72,7 +77,9 @@ impl Actor {
     /// Whether drift of an object may be written now.
     pub(super) fn permit(&self, known: &Guardianship, guarded: &Guarded, now: Instant) -> Permit {
         let (scalable, other) = self.permits(known, self.scalers_missing(now));
-        if self.scalers.may_rule(guarded) { scalable } else { other }
+        let permit = if self.scalers.may_rule(guarded) { scalable } else { other };
+        // The manifest asks for less.
+        if permit == Permit::Write && guarded.most != Mode::Correct { Permit::Report(Some(Reason::Suspended)) } else { permit }
     }
 
     /// Why nobody knows which replicas are an autoscaler's.

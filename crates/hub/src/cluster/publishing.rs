@@ -35,6 +35,7 @@ impl Actor {
         if !self.book.complete {
             self.doubt_stored();
         }
+        self.tally();
         self.publish_cluster();
     }
 
@@ -144,7 +145,7 @@ impl Actor {
             && self.shared.reports.stored(&ReportKey::cluster(&self.name)).is_some()
     }
 
-    fn is_all_judged(&self) -> bool {
+    pub(super) fn is_all_judged(&self) -> bool {
         self.book.complete && self.releases.values().all(|known| known.load_error.is_some() || known.is_judged())
     }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use holdfast_api::report::SourceKind;
+use holdfast_api::{policy::Mode, report::SourceKind};
 use holdfast_engine::object::Gvk;
 use holdfast_fleet::{call::CallError, discovery::Catalog};
 use holdfast_helm::{RecordMeta, Store};
@@ -20,7 +20,7 @@ use super::{
     state::{ObjectState, StateId},
 };
 use crate::{
-    policy::{Guard, Ignore, PolicyName},
+    policy::{Guard, Ignore},
     reports::{ReportKey, SourceId},
 };
 
@@ -46,6 +46,7 @@ impl Actor {
                 if known {
                     if self.releases.get_mut(release).is_some_and(|known| known.moves(guard, phase)) {
                         self.rules_moved();
+                        self.limits_moved(release);
                     }
                 } else {
                     self.take_under_guard(release, guard, phase);
@@ -225,7 +226,7 @@ impl Actor {
         let now = Instant::now();
         let mut ids = Vec::with_capacity(declared.objects.len());
         let (mut due, mut recalled) = (Vec::new(), Vec::new());
-        for object in declared.objects {
+        for object in declared.objects.into_iter().filter(|object| object.most != Mode::Off) {
             let id = StateId::of(self.cluster, &object.key);
             let known = self.shared.states.get(id);
             let found = if known.is_none() { self.recall(release, id, &object) } else { None };
@@ -256,6 +257,7 @@ impl Actor {
         let kept: std::collections::HashSet<StateId> = ids.iter().copied().collect();
         for id in before {
             if !kept.contains(&id) {
+                guardianship.pace.forget(id);
                 self.drop_object(id, release);
             }
         }
@@ -279,15 +281,19 @@ impl Actor {
             self.ledgers.extend(found.ledger.map(|ledger| (id, ledger)));
         }
         self.releases.insert(release.clone(), guardianship);
+        self.limits_moved(release);
         self.remember();
         // What was noticed while the record was on its way.
         self.resume_skipped(release);
         self.watch_kinds();
-        self.count_releases();
+        self.tally_soon();
     }
 
     fn drop_object(&mut self, id: StateId, release: &ReleaseName) {
         self.remember();
+        if let Some(known) = self.releases.get_mut(release) {
+            known.pace.forget(id);
+        }
         let Some(slot) = self.objects.get_mut(&id) else { return };
         let was_judged_for = slot.claimants.first().is_some_and(|(claimant, _)| claimant == release);
         slot.claimants.retain(|(claimant, _)| claimant != release);
@@ -349,7 +355,7 @@ impl Actor {
                 self.drop_object(id, release);
             }
             self.watch_kinds();
-            self.count_releases();
+            self.tally_soon();
         }
         self.dirty.remove(release);
         self.shared.reports.retire(&self.report_key(release));
@@ -394,7 +400,7 @@ impl Actor {
         }
         self.watch_kinds();
         self.hasten_audits();
-        self.count_releases();
+        self.tally_soon();
         self.all_dirty();
     }
 
@@ -428,16 +434,6 @@ impl Actor {
             .unwrap_or(holdfast_api::policy::DEFAULT_INTERVAL.0)
     }
 
-    fn count_releases(&self) {
-        let mut counts: BTreeMap<PolicyName, u64> = BTreeMap::new();
-        for known in self.releases.values() {
-            if let Some(policy) = &known.guard.policy {
-                *counts.entry(policy.clone()).or_default() += 1;
-            }
-        }
-        self.shared.releases.set(&self.name, counts);
-    }
-
     pub(super) fn report_key(&self, release: &ReleaseName) -> ReportKey {
         ReportKey { cluster: self.name.clone(), source: SourceId::helm(&release.namespace, &release.name) }
     }
@@ -447,6 +443,6 @@ impl Actor {
         for id in self.objects.keys() {
             self.shared.states.remove(*id);
         }
-        self.shared.releases.remove(&self.name);
+        self.shared.tallies.remove(&self.name);
     }
 }

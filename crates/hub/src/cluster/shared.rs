@@ -6,8 +6,7 @@ use holdfast_fleet::{clock::Clock, kubeconfig::ServerPolicy, term::Term, transpo
 
 use super::{identities::Identities, outages::Outages, state::States};
 use crate::{
-    events::Events, fleet_view::KubeconfigReader, metrics::Metrics, policy::status::ReleaseCounts, reports::Reports,
-    state_secrets::StateSecrets,
+    events::Events, fleet_view::KubeconfigReader, metrics::Metrics, policy::tally::Tallies, reports::Reports, state_secrets::StateSecrets,
 };
 
 /// Handles that every cluster task gets. Cheap to clone behind its `Arc`.
@@ -30,8 +29,8 @@ pub struct Shared {
     pub observer: Arc<dyn RequestObserver>,
     /// Counts watches.
     pub watch_stats: Arc<WatchStats>,
-    /// How many releases each policy decides about.
-    pub releases: ReleaseCounts,
+    /// What is said about the policies.
+    pub tallies: Tallies,
     /// Which servers a kubeconfig may name.
     pub servers: ServerPolicy,
     /// How long this hub may write.

@@ -11,6 +11,7 @@ use holdfast_api::report::{
     PathFinding, Reason, Source, SourceKind, Summary, Verdict,
 };
 use holdfast_engine::{
+    blast::{Blast, Trip},
     canonical::Digest,
     decide::Judgement,
     manager::{Operation, Writer},
@@ -24,13 +25,14 @@ use super::{
     book::{Phase, Revision},
     identities::Claim,
     memory::Recalled,
+    pace::Pace,
     permits::Permits,
     records::ReleaseName,
     release::LoadError,
     state::StateId,
 };
 use crate::{
-    policy::{Guard, PolicyName},
+    policy::{Guard, PolicyName, tally::RuleUse},
     reports::bounds,
     state_secrets::{StoredRelease, StoredShown},
 };
@@ -73,6 +75,12 @@ pub struct Guardianship {
     was_not_empty: bool,
     /// What may be written.
     pub permits: Permits,
+    /// Which ignore rules change anything; `None` until that was looked at.
+    pub(super) rule_uses: Option<Vec<RuleUse>>,
+    /// Whose turn it is to be corrected.
+    pub pace: Pace,
+    /// What drifted lately.
+    pub(super) blast: Blast<StateId>,
     /// When it was taken under guard, or its desired revision changed.
     since: Instant,
 }
@@ -128,6 +136,7 @@ pub struct Contact {
 impl Guardianship {
     /// A release that is taken under guard now.
     pub fn new(name: ReleaseName, guard: Arc<Guard>, phase: Phase) -> Self {
+        let pace = Pace::new(guard.limit.per_minute);
         Self {
             name,
             guard,
@@ -146,6 +155,9 @@ impl Guardianship {
             last_correction_at: None,
             was_not_empty: false,
             permits: Permits::default(),
+            rule_uses: None,
+            pace,
+            blast: Blast::default(),
             since: Instant::now(),
         }
     }
@@ -161,6 +173,9 @@ impl Guardianship {
     /// Goes on with what an earlier process knew of the release. Another revision may have been applied another way since.
     pub fn recall(&mut self, known: &StoredRelease) {
         self.was_not_empty |= known.not_empty;
+        if let Some((desired, drifted)) = &known.tripped {
+            self.blast.restore(Trip { desired: desired.clone(), drifted: usize::try_from(*drifted).unwrap_or(usize::MAX) });
+        }
         if let Some((manager, applies)) = &known.writer {
             let operation = if *applies { Operation::Apply } else { Operation::Update };
             self.learn(Learnt { writer: Writer { manager: manager.clone(), operation }, proven: false });
@@ -174,6 +189,7 @@ impl Guardianship {
             name: self.name.name.clone(),
             not_empty: self.was_not_empty,
             writer: self.writer().map(|writer| (writer.manager.clone(), writer.operation == Operation::Apply)),
+            tripped: self.blast.trip().map(|trip| (trip.desired.clone(), trip.drifted as u64)),
         }
     }
 
@@ -213,6 +229,9 @@ impl Guardianship {
     /// Takes in the policy's word and where the release stands. Answers whether that is news.
     pub fn moves(&mut self, guard: Arc<Guard>, phase: Phase) -> bool {
         let is_news = self.phase != phase || *self.guard != *guard;
+        if is_news {
+            self.rule_uses = None;
+        }
         let before = self.judgeable().cloned();
         (self.guard, self.phase) = (guard, phase);
         let same = match (&before, self.judgeable()) {
@@ -276,6 +295,7 @@ impl Guardianship {
             learnt.proven = false;
         }
         self.load_error = None;
+        self.rule_uses = None;
         self.loaded = Some(loaded);
     }
 
@@ -340,7 +360,24 @@ impl Guardianship {
     /// shows in a list.
     pub fn standing(&self, id: StateId) -> Option<&Finding> {
         let listed = self.findings.get(&id).filter(|listed| listed.until.is_none())?;
-        (!matches!(listed.finding.verdict, Verdict::Missing | Verdict::Terminating)).then_some(&listed.finding)
+        // Nor does anybody remember whose turn it was.
+        let waits = listed.finding.reason == Reason::RateLimited;
+        (!waits && !matches!(listed.finding.verdict, Verdict::Missing | Verdict::Terminating)).then_some(&listed.finding)
+    }
+
+    /// Whether an object is listed with this reason.
+    pub fn is_listed_as(&self, id: StateId, reason: Reason) -> bool {
+        self.findings.get(&id).is_some_and(|listed| listed.finding.reason == reason)
+    }
+
+    /// Since when an object is listed.
+    pub fn first_seen(&self, id: StateId) -> Option<Timestamp> {
+        self.findings.get(&id)?.finding.first_seen
+    }
+
+    /// How many objects are not as declared, as far as is known.
+    pub fn differing(&self) -> usize {
+        self.verdicts.values().filter(|verdict| differs(**verdict)).count()
     }
 
     /// Goes on with what an earlier hub reported of an object: since when, how often, and for how long a correction stays listed.
@@ -550,10 +587,15 @@ fn same_sides(a: &[PathFinding], b: &[PathFinding]) -> bool {
 
 /// Whether a judgement is about drift, corrected or not.
 pub fn is_drift(judgement: &Judgement) -> bool {
-    match judgement.verdict {
+    differs(judgement.verdict)
+        || (judgement.verdict == Verdict::InSync && matches!(judgement.action, Action::Corrected | Action::Recreated))
+}
+
+/// Whether an object with this verdict is known not to be as declared.
+pub const fn differs(verdict: Verdict) -> bool {
+    match verdict {
         Verdict::Drifted | Verdict::Missing | Verdict::Refused | Verdict::Contested => true,
-        Verdict::InSync => matches!(judgement.action, Action::Corrected | Action::Recreated),
-        Verdict::Terminating | Verdict::Unknown => false,
+        Verdict::InSync | Verdict::Terminating | Verdict::Unknown => false,
     }
 }
 

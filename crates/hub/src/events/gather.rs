@@ -88,7 +88,8 @@ impl Gather {
             series.last_seen = now;
             return true;
         }
-        if self.series.len() >= MAX_SERIES || !self.budget(&key.regarding, now) {
+        // What is about the whole is one series for each reason: what happens to single objects does not crowd it out.
+        if self.series.len() >= MAX_SERIES || (key.object.is_some() && !self.budget(&key.regarding, now)) {
             return false;
         }
         self.new.push_back(key.clone());

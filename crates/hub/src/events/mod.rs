@@ -45,6 +45,8 @@ pub enum EventReason {
     KubeconfigRejected,
     /// The server started or stopped rewriting what is declared.
     AdmissionChanged,
+    /// Too many objects drifted at once; nothing is written any more.
+    BlastRadiusExceeded,
 }
 
 impl EventReason {
@@ -57,6 +59,7 @@ impl EventReason {
             Self::CorrectionRefused => "CorrectionRefused",
             Self::KubeconfigRejected => "KubeconfigRejected",
             Self::AdmissionChanged => "AdmissionChanged",
+            Self::BlastRadiusExceeded => "BlastRadiusExceeded",
         }
     }
 
@@ -66,6 +69,7 @@ impl EventReason {
             Self::DriftDetected => "Judge",
             Self::DriftCorrected | Self::CorrectionRefused => "Correct",
             Self::DriftContested => "Yield",
+            Self::BlastRadiusExceeded => "Hold",
             Self::KubeconfigRejected => "Connect",
             Self::AdmissionChanged => "Accept",
         }
@@ -75,7 +79,9 @@ impl EventReason {
     const fn kind(self) -> &'static str {
         match self {
             Self::DriftCorrected | Self::AdmissionChanged => "Normal",
-            Self::DriftDetected | Self::DriftContested | Self::CorrectionRefused | Self::KubeconfigRejected => "Warning",
+            Self::DriftDetected | Self::DriftContested | Self::CorrectionRefused | Self::KubeconfigRejected | Self::BlastRadiusExceeded => {
+                "Warning"
+            }
         }
     }
 }

@@ -57,6 +57,9 @@ async fn each_report_gets_a_few_events_a_minute_and_others_their_own() {
     let more = (100..200).filter(|number| gather.note(drift("web", &number.to_string()), Timestamp::UNIX_EPOCH, minute)).count();
     assert_eq!(more, 3);
     assert!(gather.note(drift("web", "0"), Timestamp::UNIX_EPOCH, minute), "a repeat costs nothing");
+    assert!(!gather.note(drift("web", "300"), Timestamp::UNIX_EPOCH, minute));
+    let whole = Happening { object: None, reason: EventReason::BlastRadiusExceeded, ..drift("web", "300") };
+    assert!(gather.note(whole, Timestamp::UNIX_EPOCH, minute), "what is about the whole is not crowded out");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::ClusterName;
 use crate::{management, policy::PolicyName};
 
-/// Namespace and name of an object on the management cluster.
+/// Namespace and name of an object on the management cluster; the namespace is empty where it has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectName {
     /// Namespace.
@@ -26,7 +26,7 @@ pub struct ObjectName {
 }
 
 impl ObjectName {
-    /// The name of an object that was read. Only objects that live in a namespace are.
+    /// The name of an object that was read.
     pub fn of(object: &impl Resource) -> Self {
         Self { namespace: Arc::from(object.namespace().unwrap_or_default()), name: Arc::from(object.name_any()) }
     }
@@ -64,7 +64,7 @@ const PAGE: u32 = 100;
 pub async fn collect<K, T>(
     what: &'static str,
     api: Api<K>,
-    selector: Option<&str>,
+    config: watcher::Config,
     cell: &Cell<T>,
     reduce: impl Fn(K, Option<&T>) -> Option<T>,
 ) -> NotServed
@@ -72,11 +72,7 @@ where
     K: Resource + Clone + DeserializeOwned + fmt::Debug + Send + 'static,
     T: PartialEq,
 {
-    let mut config = watcher::Config::default().page_size(PAGE);
-    if let Some(selector) = selector {
-        config = config.labels(selector);
-    }
-    let events = watcher::watcher(api, config).default_backoff();
+    let events = watcher::watcher(api, config.page_size(PAGE)).default_backoff();
     pin_mut!(events);
     let mut list = List { cell, reading: None };
     let mut said = None;

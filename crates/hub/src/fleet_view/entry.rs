@@ -104,6 +104,8 @@ pub struct ClusterEntry {
     pub name: ClusterName,
     /// Labels of the `Cluster`, else of the Secret. Policies select by them.
     pub labels: Arc<BTreeMap<String, String>>,
+    /// Labels of its namespace on the management cluster; `None` while they are not known. Policies of the whole cluster select by them.
+    pub namespace_labels: Option<Arc<BTreeMap<String, String>>>,
     /// What it stands for.
     pub owner: OwnerRef,
     /// Since when that exists, by the management cluster's clock.

@@ -1,10 +1,10 @@
-//! From the four lists to the fleet view. Pure.
+//! From the lists to the fleet view. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
-use super::{ClusterEntry, ClusterName, Credential, FleetView, Gate, LivePolicy, OwnerRef, collect::Objects};
+use super::{ClusterEntry, ClusterName, Credential, FleetView, Gate, LivePolicy, ObjectName, OwnerRef, collect::Objects};
 use crate::policy::{DefaultMode, PolicyName, PolicySet};
 
 /// What the hub needs of a Cluster API `Cluster`, whatever version it was read at.
@@ -56,6 +56,13 @@ impl SecretInput {
     }
 }
 
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceInput {
+    /// Its labels.
+    pub labels: Arc<BTreeMap<String, String>>,
+}
+
 /// The lists; `None` while one was not read completely yet.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
@@ -65,16 +72,26 @@ pub struct Inputs {
     pub capi_secrets: Option<Arc<Objects<SecretInput>>>,
     /// Secrets with Holdfast's label.
     pub labelled_secrets: Option<Arc<Objects<SecretInput>>>,
-    /// Policies.
+    /// Policies of namespaces.
     pub policies: Option<Arc<Objects<LivePolicy>>>,
+    /// Policies of the whole cluster; empty where this hub may not read them.
+    pub cluster_policies: Option<Arc<Objects<LivePolicy>>>,
+    /// Namespaces; empty where this hub may not read them.
+    pub namespaces: Option<Arc<Objects<NamespaceInput>>>,
 }
 
 /// The view that follows from the lists; `before` is the last one, for what outlives a Secret and for sharing what did not change.
 pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> FleetView {
-    let (Some(clusters), Some(capi), Some(labelled), Some(policies)) =
-        (&inputs.clusters, &inputs.capi_secrets, &inputs.labelled_secrets, &inputs.policies)
+    let (Some(clusters), Some(capi), Some(labelled)) = (&inputs.clusters, &inputs.capi_secrets, &inputs.labelled_secrets) else {
+        return FleetView::default();
+    };
+    let (Some(policies), Some(cluster_policies), Some(namespaces)) = (&inputs.policies, &inputs.cluster_policies, &inputs.namespaces)
     else {
         return FleetView::default();
+    };
+    let namespace_labels = |cluster: &ClusterName| {
+        let name = ObjectName { namespace: Arc::from(""), name: Arc::clone(&cluster.namespace) };
+        namespaces.get(&name).map(|namespace| Arc::clone(&namespace.labels))
     };
 
     let mut secrets = choose_secrets(labelled.values().chain(capi.values()));
@@ -84,6 +101,7 @@ pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> F
         // One that belongs to an earlier `Cluster` of this name leads to the earlier cluster.
         let secret = secrets.remove(&cluster).filter(|secret| !secret.is_of_another(&input.owner));
         let entry = ClusterEntry {
+            namespace_labels: namespace_labels(&cluster),
             name: cluster,
             labels: Arc::clone(&input.labels),
             owner: input.owner.clone(),
@@ -97,6 +115,7 @@ pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> F
     // What is left has no `Cluster`. Cluster API's own Secrets outlive theirs for a moment and are no cluster of their own.
     for (cluster, secret) in secrets.into_iter().filter(|(_, secret)| secret.labelled) {
         let entry = ClusterEntry {
+            namespace_labels: namespace_labels(&cluster),
             name: cluster,
             labels: Arc::clone(&secret.labels),
             owner: secret.owner.clone(),
@@ -108,7 +127,7 @@ pub fn fold(inputs: &Inputs, default_mode: DefaultMode, before: &FleetView) -> F
         add(&mut entries, before, entry);
     }
 
-    let named = policies.iter().map(|(name, live)| (PolicyName::from(name), &live.input));
+    let named = policies.iter().chain(cluster_policies.iter()).map(|(name, live)| (PolicyName::from(name), &live.input));
     let compiled = PolicySet::compile(named, default_mode);
     let policies = if *before.policies == compiled { Arc::clone(&before.policies) } else { Arc::new(compiled) };
     FleetView { complete: true, clusters: entries, policies }

@@ -74,6 +74,8 @@ fn inputs(clusters: Vec<ClusterInput>, secrets: Vec<SecretInput>) -> Inputs {
         capi_secrets: Some(objects(plain.into_iter().map(named))),
         labelled_secrets: Some(objects(labelled.into_iter().map(named))),
         policies: Some(objects([])),
+        cluster_policies: Some(objects([])),
+        namespaces: Some(objects([])),
     }
 }
 
@@ -150,13 +152,15 @@ fn gates_of_both_versions() {
 fn nothing_is_known_before_everything_was_read() {
     let full = inputs(vec![open_cluster()], vec![ready()]);
     assert!(fold(&full, DefaultMode::Off, &FleetView::default()).complete);
-    for missing in 0..4 {
+    for missing in 0..6 {
         let mut inputs = full.clone();
         match missing {
             0 => inputs.clusters = None,
             1 => inputs.capi_secrets = None,
             2 => inputs.labelled_secrets = None,
-            _ => inputs.policies = None,
+            3 => inputs.policies = None,
+            4 => inputs.cluster_policies = None,
+            _ => inputs.namespaces = None,
         }
         assert_eq!(fold(&inputs, DefaultMode::Off, &FleetView::default()), FleetView::default());
     }
@@ -281,7 +285,7 @@ fn the_same_bytes_are_parsed_once() {
 #[test]
 fn policies_take_part_in_the_view() {
     let spec: DriftPolicySpec = serde_json::from_value(json!({"clusterSelector": {"matchLabels": {"env": "prod"}}})).unwrap();
-    let live = |spec| LivePolicy { input: PolicyInput { generation: 1, uid: String::new(), spec }, status: None };
+    let live = |spec| LivePolicy { input: PolicyInput { generation: 1, uid: String::new(), spec, namespaces: None }, status: None };
     let mut all = inputs(vec![open_cluster()], vec![]);
     all.policies = Some(objects([("prod", live(Some(spec)))]));
     let view = fold(&all, DefaultMode::Off, &FleetView::default());

@@ -7,22 +7,29 @@ use holdfast_fleet::{
     backoff::{Backoff, BackoffPolicy},
     kubeconfig::ServerPolicy,
 };
-use kube::{Api, Client, Resource, ResourceExt, core::DynamicResourceScope};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client, Resource, api::ListParams, core::DynamicResourceScope, runtime::watcher};
+use serde_json::Value;
 use tokio::{sync::watch, time::sleep};
 
 use super::{
-    ClusterInput, FleetView, Inputs, SecretInput,
+    ClusterInput, FleetView, Inputs, NamespaceInput, SecretInput,
     capi::{self, Served},
     collect::{Cell, NotServed, Objects, collect},
     fold, secret,
-    wire::{ClusterObject, PolicyObject, SecretObject},
+    wire::{ClusterObject, ClusterPolicyObject, NamespaceObject, PolicyObject, SecretObject},
 };
-use crate::policy::{DefaultMode, PolicyInput};
+use crate::{
+    management::{self, Failure},
+    policy::{DefaultMode, PolicyInput},
+};
 
 /// How long changes are gathered before the view is computed: a burst of events is one change.
 const GATHER: Duration = Duration::from_millis(20);
 /// Pause before a kind is tried again that the server said it does not know.
 const ABSENT: Duration = Duration::from_secs(15);
+/// Pause before a hub that is restricted to a namespace asks again whether it may read what belongs to none.
+const REFUSED: Duration = Duration::from_mins(10);
 
 /// What is watched.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +61,8 @@ pub struct FleetReceivers {
     pub view: watch::Receiver<Arc<FleetView>>,
     /// The policies with their statuses.
     pub policies: watch::Receiver<LivePolicies>,
+    /// Those of the whole cluster.
+    pub cluster_policies: watch::Receiver<LivePolicies>,
 }
 
 /// Watches the management cluster.
@@ -64,6 +73,8 @@ pub struct FleetWatch {
     capi_secrets: Cell<SecretInput>,
     labelled_secrets: Cell<SecretInput>,
     policies: Cell<LivePolicy>,
+    cluster_policies: Cell<LivePolicy>,
+    namespaces: Cell<NamespaceInput>,
     view: watch::Sender<Arc<FleetView>>,
 }
 
@@ -83,9 +94,15 @@ impl FleetWatch {
             capi_secrets: Cell::new(None),
             labelled_secrets: Cell::new(None),
             policies: Cell::new(None),
+            cluster_policies: Cell::new(None),
+            namespaces: Cell::new(None),
             view: watch::Sender::new(Arc::default()),
         };
-        let receivers = FleetReceivers { view: watch.view.subscribe(), policies: watch.policies.subscribe() };
+        let receivers = FleetReceivers {
+            view: watch.view.subscribe(),
+            policies: watch.policies.subscribe(),
+            cluster_policies: watch.cluster_policies.subscribe(),
+        };
         (watch, receivers)
     }
 
@@ -98,6 +115,7 @@ impl FleetWatch {
             never = Box::pin(self.watch_secrets("Cluster API Secrets", capi_label, &self.capi_secrets)) => never,
             never = Box::pin(self.watch_secrets("labelled Secrets", &own_label, &self.labelled_secrets)) => never,
             never = Box::pin(self.watch_policies()) => never,
+            never = Box::pin(self.watch_what_has_no_namespace()) => never,
             never = self.fold_changes() => never,
         }
     }
@@ -112,18 +130,66 @@ impl FleetWatch {
     async fn watch_secrets(&self, what: &'static str, selector: &str, cell: &Cell<SecretInput>) -> Infallible {
         loop {
             let reduce = |object: SecretObject, before: Option<&SecretInput>| secret::reduce(object, before, &self.options.servers);
-            let NotServed = collect(what, self.api(&()), Some(selector), cell, reduce).await;
+            let NotServed = collect(what, self.api(&()), watcher::Config::default().labels(selector), cell, reduce).await;
             sleep(ABSENT).await;
         }
     }
 
     async fn watch_policies(&self) -> Infallible {
         loop {
-            let reduce = |object: PolicyObject, _: Option<&LivePolicy>| Some(LivePolicy::read(object));
-            let NotServed = collect("DriftPolicies", self.api(&()), None, &self.policies, reduce).await;
+            let reduce = |object: PolicyObject, _: Option<&LivePolicy>| Some(LivePolicy::of_namespace(object));
+            let NotServed = collect("DriftPolicies", self.api(&()), watcher::Config::default(), &self.policies, reduce).await;
             tracing::warn!("the management cluster does not know DriftPolicies: are Holdfast's CRDs installed?");
             sleep(ABSENT).await;
         }
+    }
+
+    /// Policies of the whole cluster, and the labels of namespaces that they select by.
+    ///
+    /// Where they cannot be had there are none: a policy of the whole cluster never decides where one of a namespace does, so without them
+    /// less is guarded, and nothing is written that would not be otherwise.
+    async fn watch_what_has_no_namespace(&self) -> Infallible {
+        loop {
+            if self.options.namespace.is_some() && self.is_confined().await {
+                tracing::warn!(
+                    "ClusterDriftPolicies are not in force: this hub is restricted to a namespace and may not read them, or not the labels of it"
+                );
+                self.without_cluster_policies();
+                sleep(REFUSED).await;
+                continue;
+            }
+            let policies = Api::<ClusterPolicyObject>::all_with(self.client.clone(), &());
+            let namespaces = Api::<NamespaceObject>::all_with(self.client.clone(), &());
+            let own = self.options.namespace.as_ref().map(|name| format!("metadata.name={name}"));
+            let which = own.map_or_else(watcher::Config::default, |own| watcher::Config::default().fields(&own));
+            let read = |object: ClusterPolicyObject, _: Option<&LivePolicy>| Some(LivePolicy::of_cluster(object));
+            let labels = |object: NamespaceObject, _: Option<&NamespaceInput>| {
+                Some(NamespaceInput { labels: Arc::new(object.metadata.labels.unwrap_or_default()) })
+            };
+            tokio::select! {
+                NotServed = collect("ClusterDriftPolicies", policies, watcher::Config::default(), &self.cluster_policies, read) => {}
+                NotServed = collect("Namespaces", namespaces, which, &self.namespaces, labels) => {}
+            }
+            tracing::warn!("the management cluster does not know ClusterDriftPolicies: are Holdfast's CRDs up to date?");
+            self.without_cluster_policies();
+            sleep(ABSENT).await;
+        }
+    }
+
+    /// Whether this hub may not read what belongs to no namespace.
+    async fn is_confined(&self) -> bool {
+        let one = ListParams::default().limit(1);
+        let policies = Api::<ClusterPolicyObject>::all_with(self.client.clone(), &());
+        let namespaces = Api::<NamespaceObject>::all_with(self.client.clone(), &());
+        let own = self.options.namespace.iter().fold(one.clone(), |one, name| one.fields(&format!("metadata.name={name}")));
+        matches!(management::call(policies.list(&one)).await, Err(Failure::Forbidden))
+            || matches!(management::call(namespaces.list(&own)).await, Err(Failure::Forbidden))
+    }
+
+    /// What was read before stays.
+    fn without_cluster_policies(&self) {
+        fill(&self.cluster_policies);
+        fill(&self.namespaces);
     }
 
     async fn watch_clusters(&self) -> Infallible {
@@ -133,7 +199,7 @@ impl FleetWatch {
                 Served::At(resource) => {
                     tracing::info!(version = %resource.version, "watching Cluster API clusters");
                     let reduce = |object: ClusterObject, _: Option<&ClusterInput>| Some(object.reduce(resource));
-                    let collecting = collect("Clusters", self.api(resource), None, &self.clusters, reduce);
+                    let collecting = collect("Clusters", self.api(resource), watcher::Config::default(), &self.clusters, reduce);
                     tokio::select! {
                         biased;
                         // Dropping a watch loses nothing: the next one starts with a list.
@@ -172,12 +238,15 @@ impl FleetWatch {
     async fn fold_changes(&self) -> Infallible {
         let (mut clusters, mut capi_secrets) = (self.clusters.subscribe(), self.capi_secrets.subscribe());
         let (mut labelled_secrets, mut policies) = (self.labelled_secrets.subscribe(), self.policies.subscribe());
+        let (mut cluster_policies, mut namespaces) = (self.cluster_policies.subscribe(), self.namespaces.subscribe());
         loop {
             let inputs = Inputs {
                 clusters: clusters.borrow_and_update().clone(),
                 capi_secrets: capi_secrets.borrow_and_update().clone(),
                 labelled_secrets: labelled_secrets.borrow_and_update().clone(),
                 policies: policies.borrow_and_update().clone(),
+                cluster_policies: cluster_policies.borrow_and_update().clone(),
+                namespaces: namespaces.borrow_and_update().clone(),
             };
             let before = Arc::clone(&self.view.borrow());
             let next = fold(&inputs, self.options.default_mode, &before);
@@ -190,21 +259,45 @@ impl FleetWatch {
                 _ = capi_secrets.changed() => {}
                 _ = labelled_secrets.changed() => {}
                 _ = policies.changed() => {}
+                _ = cluster_policies.changed() => {}
+                _ = namespaces.changed() => {}
             }
             sleep(GATHER).await;
         }
     }
 }
 
+/// Nothing is there, unless something was read before.
+fn fill<T>(cell: &Cell<T>) {
+    cell.send_if_modified(|list| {
+        let is_missing = list.is_none();
+        list.get_or_insert_default();
+        is_missing
+    });
+}
+
 impl LivePolicy {
-    fn read(object: PolicyObject) -> Self {
+    fn of_namespace(object: PolicyObject) -> Self {
+        Self::read(object.metadata, object.spec, object.status)
+    }
+
+    fn of_cluster(object: ClusterPolicyObject) -> Self {
+        // A spec that cannot be read otherwise still says which namespaces it is for.
+        let namespaces = object.spec.get("namespaceSelector").and_then(|selector| serde_json::from_value(selector.clone()).ok());
+        let mut policy = Self::read(object.metadata, object.spec, object.status);
+        policy.input.namespaces = namespaces;
+        policy
+    }
+
+    fn read(metadata: ObjectMeta, spec: Value, status: Value) -> Self {
         Self {
             input: PolicyInput {
-                generation: object.metadata.generation.unwrap_or_default(),
-                uid: object.uid().unwrap_or_default(),
-                spec: serde_json::from_value(object.spec).ok(),
+                generation: metadata.generation.unwrap_or_default(),
+                uid: metadata.uid.unwrap_or_default(),
+                spec: serde_json::from_value(spec).ok(),
+                namespaces: None,
             },
-            status: serde_json::from_value(object.status).ok(),
+            status: serde_json::from_value(status).ok(),
         }
     }
 }

@@ -2,8 +2,12 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
-use holdfast_api::policy::DriftPolicy;
-use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use holdfast_api::{cluster_policy::ClusterDriftPolicy, policy::DriftPolicy};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Resource, ResourceExt,
     core::{ApiResource, DynamicResourceScope},
@@ -136,5 +140,25 @@ pub struct PolicyObject {
     pub status: Value,
 }
 
+/// The same of the whole cluster.
+#[derive(Clone, Debug, Deserialize)]
+pub struct ClusterPolicyObject {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: Value,
+    #[serde(default)]
+    pub status: Value,
+}
+
+/// A namespace, of which labels matter.
+#[derive(Clone, Debug, Deserialize)]
+pub struct NamespaceObject {
+    #[serde(deserialize_with = "slim::metadata")]
+    pub metadata: ObjectMeta,
+}
+
 resource_like!(SecretObject, Secret);
 resource_like!(PolicyObject, DriftPolicy);
+resource_like!(ClusterPolicyObject, ClusterDriftPolicy);
+resource_like!(NamespaceObject, Namespace);

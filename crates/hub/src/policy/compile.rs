@@ -4,15 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_api::{
     duration::Span,
-    policy::{BlastRadius, Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
+    policy::{Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, LabelSelector, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
 };
-use holdfast_engine::path::PathError;
+use holdfast_engine::{blast::BlastRule, path::PathError};
 
 use super::{
     Glob, Ignore, PathsOf, PolicyName,
     glob::GlobTooLong,
     selector::{Of, Selector, SelectorProblem},
 };
+
+use crate::fleet_view::ClusterEntry;
 
 /// Shortest audit interval.
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -29,12 +31,7 @@ pub struct PolicyError {
 
 impl PolicyError {
     /// The reason of the condition `Accepted`.
-    pub const fn reason(&self) -> &'static str {
-        match self.problem {
-            Problem::Unsupported => "Unsupported",
-            _ => "Invalid",
-        }
-    }
+    pub const REASON: &'static str = "Invalid";
 }
 
 /// What is wrong with a field.
@@ -43,15 +40,15 @@ pub enum Problem {
     /// The spec does not have the shape of a policy.
     #[error("this hub cannot read the policy; it was probably written for another version")]
     Unreadable,
-    /// The field means something that this hub does not do yet.
-    #[error("this release of Holdfast supports only the default here; take the field out")]
-    Unsupported,
     /// The interval is too short.
     #[error("the shortest interval is 30s")]
     Interval,
     /// A contest window or number of rounds makes no sense.
     #[error("a contest has 2 to 20 rounds in a window from 1s to 24h")]
     Contest,
+    /// A limit makes no sense.
+    #[error("a limit has 1 to 6000 corrections a minute, a blast radius 1 to 100 percent and 1 object or more")]
+    Limit,
     /// A rule without paths and managers would ignore whole objects by accident.
     #[error("give paths or managers; to ignore whole objects use paths: ['']")]
     EmptyIgnoreRule,
@@ -86,6 +83,21 @@ impl Default for ContestRule {
     }
 }
 
+/// Brakes on corrections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitRule {
+    /// Corrections a minute.
+    pub per_minute: u32,
+    /// How much drift at once is too much.
+    pub blast: BlastRule,
+}
+
+impl Default for LimitRule {
+    fn default() -> Self {
+        Self { per_minute: 60, blast: BlastRule { percent: 30, min_objects: 20 } }
+    }
+}
+
 /// What to do about drift of one release: what the winning policy says, ready for use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
@@ -113,6 +125,10 @@ pub struct Guard {
     pub suspend: bool,
     /// When a path counts as fought over.
     pub contest: ContestRule,
+    /// Brakes on corrections.
+    pub limit: LimitRule,
+    /// Keyed hashes of what is declared that may be corrected towards however much drifted from it.
+    pub approved: Arc<[String]>,
 }
 
 impl Guard {
@@ -131,6 +147,8 @@ impl Guard {
             on_failed: OnFailedRelease::Report,
             suspend: false,
             contest: ContestRule::default(),
+            limit: LimitRule::default(),
+            approved: Arc::from([]),
         }
     }
 }
@@ -140,10 +158,39 @@ impl Guard {
 pub struct Policy {
     pub(super) name: PolicyName,
     pub(super) priority: i32,
-    pub(super) clusters: Selector,
+    namespaces: Namespaces,
+    clusters: Selector,
     releases: Box<[ReleaseMatcher]>,
     plain: Arc<Guard>,
     trusted: Arc<Guard>,
+}
+
+/// Which kind of policy goes before which, whatever their priorities: the nearer one to a cluster knows better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    DriftPolicy,
+    ClusterDriftPolicy,
+}
+
+/// Namespaces of the management cluster whose clusters a policy is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Namespaces {
+    /// Its own.
+    Own,
+    /// Those with such labels.
+    Labelled(Selector),
+}
+
+impl Namespaces {
+    fn compile(name: &PolicyName, selector: Option<&LabelSelector>) -> Result<Self, PolicyError> {
+        if !name.is_of_cluster() {
+            return Ok(Self::Own);
+        }
+        let selector = selector.ok_or_else(|| at("spec", Problem::Unreadable))?;
+        Selector::compile(selector, Of::Labels)
+            .map(Self::Labelled)
+            .map_err(|error| at(&format!("spec.namespaceSelector.{}", error.field), Problem::Selector(error.problem)))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,11 +202,11 @@ struct ReleaseMatcher {
 
 impl Policy {
     /// Compiles a policy as a whole: the first thing wrong with it is its error.
-    pub fn compile(name: PolicyName, spec: &DriftPolicySpec) -> Result<Self, PolicyError> {
-        refuse_unsupported(spec)?;
+    pub fn compile(name: PolicyName, spec: &DriftPolicySpec, namespaces: Option<&LabelSelector>) -> Result<Self, PolicyError> {
         if spec.interval.0 < MIN_INTERVAL {
             return Err(at("spec.interval", Problem::Interval));
         }
+        let namespaces = Namespaces::compile(&name, namespaces)?;
         let clusters = Selector::compile(&spec.cluster_selector, Of::Labels)
             .map_err(|error| at(&format!("spec.clusterSelector.{}", error.field), Problem::Selector(error.problem)))?;
         let releases = ReleaseMatcher::compile_all(&spec.releases)?;
@@ -177,18 +224,21 @@ impl Policy {
             on_failed: spec.on_failed_release,
             suspend: spec.suspend,
             contest: contest(spec.contest)?,
+            limit: limit(spec.limit)?,
+            approved: spec.approve.as_slice().into(),
         };
         let trusted = Guard { trust: true, ..plain.clone() };
-        Ok(Self { name, priority: spec.priority, clusters, releases, plain: Arc::new(plain), trusted: Arc::new(trusted) })
+        Ok(Self { name, priority: spec.priority, namespaces, clusters, releases, plain: Arc::new(plain), trusted: Arc::new(trusted) })
     }
 
     /// What is left of a policy that does not compile: what it selects is reported and never corrected, at its own priority. Leaving it
     /// out instead would hand its releases to a weaker policy, perhaps one that writes, or to nobody.
     ///
     /// Where a selection cannot be read it could be anything, so it is everything; an unknown priority could be any, so it is the highest.
-    pub(super) fn report_only(name: PolicyName, spec: Option<&DriftPolicySpec>) -> Self {
+    pub(super) fn report_only(name: PolicyName, spec: Option<&DriftPolicySpec>, namespaces: Option<&LabelSelector>) -> Self {
         let guard = Arc::new(Guard { policy: Some(name.clone()), ..Guard::default_warn() });
         Self {
+            namespaces: Namespaces::compile(&name, namespaces).unwrap_or(Namespaces::Labelled(Selector::default())),
             name,
             priority: spec.map_or(i32::MAX, |spec| spec.priority),
             clusters: spec.and_then(|spec| Selector::compile(&spec.cluster_selector, Of::Labels).ok()).unwrap_or_default(),
@@ -196,6 +246,19 @@ impl Policy {
             plain: Arc::clone(&guard),
             trusted: guard,
         }
+    }
+
+    pub(super) fn rank(&self) -> Rank {
+        if self.name.is_of_cluster() { Rank::ClusterDriftPolicy } else { Rank::DriftPolicy }
+    }
+
+    /// Whether it is for a cluster. What the labels of a namespace are must be known: a selector can also ask for what is not there.
+    pub(super) fn selects(&self, cluster: &ClusterEntry) -> bool {
+        let is_of_namespace = match &self.namespaces {
+            Namespaces::Own => self.name.namespace == cluster.name.namespace,
+            Namespaces::Labelled(selector) => cluster.namespace_labels.as_ref().is_some_and(|labels| selector.matches(labels)),
+        };
+        is_of_namespace && self.clusters.matches(&cluster.labels)
     }
 
     /// The guard for a release, if the policy selects it.
@@ -245,18 +308,10 @@ fn contest(contest: Option<Contest>) -> Result<ContestRule, PolicyError> {
     }
 }
 
-/// A field this release does not act on is refused unless it says what happens anyway: never silently ignored.
-fn refuse_unsupported(spec: &DriftPolicySpec) -> Result<(), PolicyError> {
-    let default_limit =
-        |limit: &Limit| limit.corrections_per_minute == 60 && limit.blast_radius.is_none_or(|radius| radius == DEFAULT_BLAST_RADIUS);
-    let fields = [
-        ("spec.recreate", matches!(spec.recreate, Some(Recreate::OnImmutable))),
-        ("spec.limit", spec.limit.as_ref().is_some_and(|limit| !default_limit(limit))),
-    ];
-    match fields.iter().find(|(_, unsupported)| *unsupported) {
-        Some((field, _)) => Err(at(field, Problem::Unsupported)),
-        None => Ok(()),
-    }
+fn limit(limit: Option<Limit>) -> Result<LimitRule, PolicyError> {
+    let default = LimitRule::default();
+    let Some(limit) = limit else { return Ok(default) };
+    let blast = limit.blast_radius.map_or(default.blast, |radius| BlastRule { percent: radius.percent, min_objects: radius.min_objects });
+    let makes_sense = (1..=6000).contains(&limit.corrections_per_minute) && (1..=100).contains(&blast.percent) && blast.min_objects >= 1;
+    if makes_sense { Ok(LimitRule { per_minute: limit.corrections_per_minute, blast }) } else { Err(at("spec.limit", Problem::Limit)) }
 }
-
-const DEFAULT_BLAST_RADIUS: BlastRadius = BlastRadius { percent: 30, min_objects: 20 };

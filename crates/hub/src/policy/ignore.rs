@@ -3,6 +3,7 @@
 use holdfast_api::policy::IgnoreRule;
 use holdfast_engine::{
     object::ObjectKey,
+    owned::OwnedSet,
     path::{Path, Pattern},
 };
 use jiff::Timestamp;
@@ -46,6 +47,16 @@ impl Ignore {
     /// workload cluster can bring an object under a rule.
     pub fn matches_object(&self, key: &ObjectKey, labels: &Texts, annotations: &Texts, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until) && self.target.matches(key, labels, annotations)
+    }
+
+    /// Whether it is about this object at any time; `texts` tells its declared labels and annotations, where they matter.
+    pub fn is_about(&self, key: &ObjectKey, texts: impl FnOnce() -> (Texts, Texts)) -> bool {
+        self.target.fits(key) && (!self.target.needs_texts() || self.target.fits_texts(&texts()))
+    }
+
+    /// Whether it can change a verdict about an object that owns these paths.
+    pub fn reaches(&self, owned: &OwnedSet) -> bool {
+        self.patterns.is_empty() || owned.paths().iter().any(|path| self.patterns.iter().any(|pattern| pattern.meets(path)))
     }
 
     /// Whether the rule covers drift at `path` written by `manager`; `None` where nobody can be named.

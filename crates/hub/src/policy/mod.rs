@@ -10,11 +10,12 @@ mod paths;
 mod selector;
 mod set;
 pub mod status;
+pub mod tally;
 mod target;
 #[cfg(test)]
 mod tests;
 
-pub use compile::{ContestRule, Guard, Policy, PolicyError, Problem};
+pub use compile::{ContestRule, Guard, LimitRule, Policy, PolicyError, Problem};
 pub use glob::{Glob, GlobTooLong};
 pub use ignore::Ignore;
 pub use paths::PathsOf;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use holdfast_api::{
-    policy::{DriftPolicySpec, Mode},
+    policy::{DriftPolicySpec, LabelSelector, Mode},
     report::PolicyRef,
 };
 
@@ -11,12 +11,12 @@ use super::{
     Guard, Policy, PolicyError,
     compile::{Problem, at},
 };
-use crate::fleet_view::ClusterEntry;
+use crate::fleet_view::{ClusterEntry, ClusterName};
 
 /// Namespace and name of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyName {
-    /// Namespace; the policy selects clusters of this namespace only.
+    /// Namespace; the policy selects clusters of this namespace only. Empty for a `ClusterDriftPolicy`, which has none.
     pub namespace: Arc<str>,
     /// Name.
     pub name: Arc<str>,
@@ -30,14 +30,24 @@ impl PolicyName {
 
     /// As a report names it.
     pub fn to_reference(&self) -> PolicyRef {
-        let kind = if self.namespace.is_empty() { "ClusterDriftPolicy" } else { "DriftPolicy" };
+        let kind = if self.is_of_cluster() { "ClusterDriftPolicy" } else { "DriftPolicy" };
         PolicyRef { kind: kind.to_owned(), namespace: self.namespace.to_string(), name: self.name.to_string() }
+    }
+
+    /// The name of a `ClusterDriftPolicy`.
+    pub fn of_cluster(name: &str) -> Self {
+        Self::new("", name)
+    }
+
+    /// Whether it is that of a `ClusterDriftPolicy`.
+    pub fn is_of_cluster(&self) -> bool {
+        self.namespace.is_empty()
     }
 }
 
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
+        if self.is_of_cluster() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
     }
 }
 
@@ -60,6 +70,8 @@ pub struct PolicyInput {
     pub uid: String,
     /// Its spec; `None` where it does not have the shape of one.
     pub spec: Option<DriftPolicySpec>,
+    /// Namespaces of the clusters, for a `ClusterDriftPolicy` whose spec has its shape.
+    pub namespaces: Option<LabelSelector>,
 }
 
 /// Whether a policy is valid, and what that was said about.
@@ -86,20 +98,25 @@ impl PolicySet {
         let mut acceptance = BTreeMap::new();
         for (name, input) in inputs {
             let spec = input.spec.as_ref();
-            let compiled = spec.ok_or_else(|| at("spec", Problem::Unreadable)).and_then(|spec| Policy::compile(name.clone(), spec));
+            let compiled = spec
+                .ok_or_else(|| at("spec", Problem::Unreadable))
+                .and_then(|spec| Policy::compile(name.clone(), spec, input.namespaces.as_ref()));
             let (policy, result) = match compiled {
                 Ok(policy) => (policy, Ok(())),
-                Err(error) => (Policy::report_only(name.clone(), spec), Err(error)),
+                Err(error) => (Policy::report_only(name.clone(), spec, input.namespaces.as_ref()), Err(error)),
             };
             policies.push(policy);
             acceptance.insert(name, Acceptance { generation: input.generation, result });
         }
-        policies.sort_by(|a: &Policy, b: &Policy| b.priority.cmp(&a.priority).then_with(|| a.name.cmp(&b.name)));
+        policies.sort_by(|a: &Policy, b: &Policy| {
+            a.rank().cmp(&b.rank()).then_with(|| b.priority.cmp(&a.priority)).then_with(|| a.name.cmp(&b.name))
+        });
         let default = (default_mode == DefaultMode::Warn).then(|| Arc::new(Guard::default_warn()));
         Self { policies, acceptance, default }
     }
 
-    /// The guard of a release: that of the highest priority among the policies that select it, then of the name that sorts first.
+    /// The guard of a release: a `DriftPolicy` goes before a `ClusterDriftPolicy`; among those of one kind that select the release the highest
+    /// priority decides, then the name that sorts first.
     /// `None`: the release is not watched, because no policy selects it or the winner says `Off`.
     pub fn decide(&self, cluster: &ClusterEntry, release_namespace: &str, release_name: &str) -> Option<Arc<Guard>> {
         let winner = self.selecting(cluster).find_map(|policy| policy.guard(release_namespace, release_name));
@@ -119,20 +136,27 @@ impl PolicySet {
 
     /// The policies that select the cluster, winners first.
     fn selecting(&self, cluster: &ClusterEntry) -> impl Iterator<Item = &Policy> {
-        self.policies.iter().filter(|policy| policy.name.namespace == cluster.name.namespace && policy.clusters.matches(&cluster.labels))
+        self.policies.iter().filter(|policy| policy.selects(cluster))
     }
 
-    /// How many of `clusters` each policy selects.
-    pub fn selected_clusters<'a>(&self, clusters: impl IntoIterator<Item = &'a ClusterEntry>) -> BTreeMap<PolicyName, u64> {
-        let mut counts: BTreeMap<PolicyName, u64> = self.policies.iter().map(|policy| (policy.name.clone(), 0)).collect();
+    /// Every policy that selects a release, the one that decides about it first.
+    pub fn selecting_release(&self, cluster: &ClusterEntry, namespace: &str, name: &str) -> impl Iterator<Item = &PolicyName> {
+        self.selecting(cluster).filter(move |policy| policy.guard(namespace, name).is_some()).map(|policy| &policy.name)
+    }
+
+    /// Which of `clusters` each policy selects.
+    pub fn selected_clusters<'a>(
+        &self,
+        clusters: impl IntoIterator<Item = &'a ClusterEntry>,
+    ) -> BTreeMap<PolicyName, Vec<&'a ClusterName>> {
+        let mut selected: BTreeMap<PolicyName, Vec<&ClusterName>> =
+            self.policies.iter().map(|policy| (policy.name.clone(), Vec::new())).collect();
         for cluster in clusters {
             for policy in self.selecting(cluster) {
-                if let Some(count) = counts.get_mut(&policy.name) {
-                    *count += 1;
-                }
+                selected.entry(policy.name.clone()).or_default().push(&cluster.name);
             }
         }
-        counts
+        selected
     }
 
     /// What became of each policy that was read.

@@ -53,13 +53,25 @@ impl TargetMatcher {
     }
 
     pub(super) fn matches(&self, key: &ObjectKey, labels: &Texts, annotations: &Texts) -> bool {
+        self.fits(key) && self.labels.matches(labels) && self.annotations.matches(annotations)
+    }
+
+    /// Whether labels or annotations matter.
+    pub(super) fn needs_texts(&self) -> bool {
+        self.labels != Selector::default() || self.annotations != Selector::default()
+    }
+
+    pub(super) fn fits_texts(&self, (labels, annotations): &(Texts, Texts)) -> bool {
+        self.labels.matches(labels) && self.annotations.matches(annotations)
+    }
+
+    /// Whether kind and name fit.
+    pub(super) fn fits(&self, key: &ObjectKey) -> bool {
         let fits = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
         fits(&self.group, &key.gvk.group)
             && fits(&self.version, &key.gvk.version)
             && fits(&self.kind, &key.gvk.kind)
             && fits(&self.name, &key.name)
             && fits(&self.namespace, key.namespace.as_deref().unwrap_or_default())
-            && self.labels.matches(labels)
-            && self.annotations.matches(annotations)
     }
 }

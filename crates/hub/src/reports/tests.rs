@@ -40,6 +40,7 @@ fn fleet(clusters: &[&str]) -> Arc<FleetView> {
         let entry = ClusterEntry {
             name: name.clone(),
             labels: Arc::default(),
+            namespace_labels: None,
             owner: owner(),
             created: jiff::Timestamp::UNIX_EPOCH,
             gate: Gate::Open,

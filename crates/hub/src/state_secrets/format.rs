@@ -159,6 +159,8 @@ pub struct StoredRelease {
     pub not_empty: bool,
     /// Under which manager it writes, and whether by server-side apply.
     pub writer: Option<(String, bool)>,
+    /// Nothing is written because too much drifted at once: the keyed hash of what was declared, and how many objects drifted.
+    pub tripped: Option<(String, u64)>,
 }
 
 /// A repair of two writes that was begun.

@@ -5,7 +5,7 @@
 //! | part | content |
 //! |---|---|
 //! | `objects-N` | owned sets, each once; accepted differences, last sight and seen-bits of a share of the guarded objects |
-//! | `contests` | paths that somebody keeps undoing, and what is known of whole releases: under which manager each writes |
+//! | `contests` | paths that somebody keeps undoing, and what is known of whole releases: under which manager each writes, and whether too much of it drifted at once |
 //! | `intent-…` | one repair of two writes that was begun; written before its first write, removed after its second |
 //!
 //! The content is packed, then sealed with a key of this hub ([`key`]): digests of short values could be guessed, and a forged seen-bit

@@ -1,14 +1,14 @@
 //! The custom resource definitions, from the types of `holdfast-api`.
 
 use anyhow::{Context, Result};
-use holdfast_api::{policy::DriftPolicy, report::DriftReport};
+use holdfast_api::{cluster_policy::ClusterDriftPolicy, policy::DriftPolicy, report::DriftReport};
 use kube::CustomResourceExt;
 
 /// The definitions, and the kustomization that lists them.
 pub fn files() -> Result<Vec<(String, String)>> {
     let mut files = Vec::new();
     let mut resources = Vec::new();
-    for definition in [DriftPolicy::crd(), DriftReport::crd()] {
+    for definition in [DriftPolicy::crd(), ClusterDriftPolicy::crd(), DriftReport::crd()] {
         let name = definition.metadata.name.clone().unwrap_or_default();
         let file = format!("{name}.yaml");
         resources.push(format!("- {file}\n"));

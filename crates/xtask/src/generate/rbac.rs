@@ -52,12 +52,41 @@ const ADMISSION: (&str, &[&str]) = (
 );
 const RBAC: (&str, &[&str]) = ("rbac.authorization.k8s.io", &["clusterrolebindings", "clusterroles", "rolebindings", "roles"]);
 
-/// The three files, and the kustomization of what belongs to the management cluster.
+/// Groups of which nothing is ever deleted (see `holdfast_engine::recreate`).
+const KEPT: [&str; 6] = [
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "certificates.k8s.io",
+    "discovery.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "resource.k8s.io",
+];
+/// Groups of which only these kinds may be deleted.
+const REPLACED: [(&str, &[&str]); 2] = [
+    (
+        "",
+        &[
+            "configmaps",
+            "endpoints",
+            "limitranges",
+            "podtemplates",
+            "replicationcontrollers",
+            "resourcequotas",
+            "secrets",
+            "serviceaccounts",
+            "services",
+        ],
+    ),
+    ("batch", &["cronjobs"]),
+];
+
+/// The files, and the kustomization of what belongs to the management cluster.
 pub fn files() -> Vec<(String, String)> {
     vec![
         ("rbac/management.yaml".to_owned(), management()),
         ("rbac/workload-warn.yaml".to_owned(), workload_warn()),
         ("rbac/workload-correct.yaml".to_owned(), workload_correct()),
+        ("rbac/workload-recreate.yaml".to_owned(), workload_recreate()),
         (
             "rbac/kustomization.yaml".to_owned(),
             "# The other files of this folder are for workload clusters.\napiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- management.yaml\n"
@@ -70,7 +99,7 @@ fn management() -> String {
     let mut page = Page::default();
     page.comment(
         "What the hub may do on the management cluster. A hub with --namespace needs no more than a RoleBinding of this ClusterRole in that
-namespace, in place of the ClusterRoleBinding.",
+namespace, in place of the ClusterRoleBinding; ClusterDriftPolicies are not in force then.",
     );
     page.role(
         "holdfast-hub",
@@ -88,8 +117,14 @@ namespace, in place of the ClusterRoleBinding.",
                 &["secrets"],
                 &["create", "update", "delete"],
             ),
-            Rule::new("What is to be done.", "holdfast.dev", &["driftpolicies"], READ),
-            Rule::new("Whether a policy is in force.", "holdfast.dev", &["driftpolicies/status"], &["patch"]),
+            Rule::new("What is to be done.", "holdfast.dev", &["clusterdriftpolicies", "driftpolicies"], READ),
+            Rule::new(
+                "Whether a policy is in force.",
+                "holdfast.dev",
+                &["clusterdriftpolicies/status", "driftpolicies/status"],
+                &["patch"],
+            ),
+            Rule::new("Labels of namespaces, which ClusterDriftPolicies select by.", "", &["namespaces"], READ),
             Rule::new("What was found.", "holdfast.dev", &["driftreports"], &["get", "list", "watch", "create", "patch", "delete"]),
             Rule::new("", "holdfast.dev", &["driftreports/status"], &["update"]),
             Rule::new("What happened.", "events.k8s.io", &["events"], &["create", "patch"]),
@@ -209,6 +244,21 @@ and `bind`. Whoever may do that can make himself an administrator: leave these t
         &[Rule::new("", RBAC.0, RBAC.1, &["patch", "create"]), Rule::new("", RBAC.0, &["clusterroles", "roles"], &["escalate", "bind"])],
     );
     page.binding("holdfast-correct-rbac");
+    page.text
+}
+
+fn workload_recreate() -> String {
+    let mut page = Page::default();
+    page.comment(
+        "What the hub may do beyond workload-correct.yaml where a policy says `recreate: OnImmutable`: delete an object of which a field cannot be
+changed, to create it again. Without it such drift is reported as refused.",
+    );
+    let replace = KINDS.iter().chain([&ADMISSION, &RBAC]).filter_map(|(group, kinds)| {
+        let kinds: &[&str] = REPLACED.iter().find(|(replaced, _)| replaced == group).map(|(_, kinds)| *kinds).unwrap_or(kinds);
+        KEPT.iter().all(|kept| kept != group).then(|| Rule::new("", group, kinds, &["delete"]))
+    });
+    page.role("holdfast-recreate", &replace.collect::<Vec<_>>());
+    page.binding("holdfast-recreate");
     page.text
 }
 

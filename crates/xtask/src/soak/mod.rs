@@ -69,7 +69,9 @@ async fn rounds(fleet: &Fleet, arguments: &Arguments, program: &std::path::Path,
     for (helm, plane) in Helm::ALL.into_iter().cycle().zip(&fleet.workloads) {
         helm.install(plane, RELEASE, SHOP, &chart, &["--set", &values]).await?;
     }
-    fleet.policy("Correct", &json!({"interval": "30s"})).await?;
+    // Chaos edits more than people do.
+    let limit = json!({"correctionsPerMinute": 6000, "blastRadius": {"percent": 100, "minObjects": 100_000}});
+    fleet.policy("Correct", &json!({"interval": "30s", "limit": limit})).await?;
     let hub = Hub::start(program, fleet, folder).await?;
     let mut churn = Churn::prepare(fleet, &chart, arguments.objects).await?;
     churn.calm().await?;

@@ -7,7 +7,7 @@ use holdfast_api::{
 use jiff::Timestamp;
 
 use super::{Contact, Guardianship};
-use crate::cluster::{book::Phase, identities::Claim};
+use crate::cluster::{book::Phase, identities::Claim, limiting::how_it_ends};
 
 impl Guardianship {
     pub(super) fn conditions(&self, contact: &Contact, summary: &Summary, findings: &[Finding], now: Timestamp) -> Vec<Condition> {
@@ -68,6 +68,15 @@ impl Guardianship {
         }
         if summary.objects == 0 && self.was_not_empty {
             return unknown("DesiredEmpty", "the revision declares nothing, an earlier one did".to_owned());
+        }
+        if let Some(trip) = self.tripped() {
+            let message = format!(
+                "{} of {} objects drifted within a minute; nothing is written. {}",
+                trip.drifted,
+                summary.objects,
+                how_it_ends(trip)
+            );
+            return unknown("BlastRadius", message);
         }
         if !self.is_judged() {
             return unknown("Stale", "not every object has been judged yet".to_owned());
