@@ -236,7 +236,7 @@ mod tests {
         for (spec, reason) in [
             (None, "Invalid"),
             (Some(spec(json!({"clusterSelector": {}, "interval": "10s"}))), "Invalid"),
-            (Some(spec(json!({"clusterSelector": {}, "foreign": "Remove"}))), "Unsupported"),
+            (Some(spec(json!({"clusterSelector": {}, "contest": {"rounds": 1}}))), "Invalid"),
         ] {
             let policy = live(spec, 2, None);
             let written = due(&view(&name, &policy), [(&object, &policy)].into_iter(), &BTreeMap::new(), at(0));
