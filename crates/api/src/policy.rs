@@ -39,7 +39,7 @@ pub enum Recreate {
     #[default]
     Never,
     /// Where a correction is refused because the field is immutable; never for volumes, claims, namespaces, definitions and custom resources,
-    /// for what runs once, for a StatefulSet that takes its volumes with it, and for what has finalizers.
+    /// for what runs once, for a set that takes its volumes with it, and for what has finalizers.
     OnImmutable,
 }
 

@@ -1,6 +1,6 @@
 //! Several policies select a release: one decides, the others say so, and rules that change nothing are named.
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use holdfast_testkit::Target;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -84,8 +84,7 @@ async fn wait_policy(world: &World, name: &str, what: &str, wanted: impl Fn(&Val
 
 /// Status, reason and message of the condition `Decides`.
 fn decides(status: &Value) -> (&str, &str, &str) {
-    let all = status["conditions"].as_array().into_iter().flatten();
-    let condition = all.filter(|condition| condition["type"] == "Decides").last().context("no condition").ok();
+    let condition = status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Decides");
     let text = |field: &str| condition.and_then(|condition| condition[field].as_str()).unwrap_or_default();
     (text("status"), text("reason"), text("message"))
 }

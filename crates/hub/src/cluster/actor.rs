@@ -214,10 +214,8 @@ pub(super) struct Actor {
     pub(super) paced: BTreeSet<ReleaseName>,
     pub(super) dirty: BTreeSet<ReleaseName>,
     pub(super) flush_at: Option<Instant>,
-    /// What the policies are told may have changed.
-    pub(super) tally_due: bool,
-    /// Whether everything was judged when they were told last.
-    pub(super) tallied_judged: bool,
+    /// Whether everything was judged when the policies were told last; `None` where they must be told anew.
+    pub(super) tallied: Option<bool>,
     pub(super) discover_at: Instant,
     housekeeping_at: Instant,
     pub(super) contact: Contact,
@@ -317,8 +315,7 @@ pub async fn run(start: Start, mut fleet: watch::Receiver<Arc<FleetView>>, stop:
         paced: BTreeSet::new(),
         dirty: BTreeSet::new(),
         flush_at: None,
-        tally_due: true,
-        tallied_judged: false,
+        tallied: None,
         discover_at: now + DISCOVER_EVERY,
         housekeeping_at: now + HOUSEKEEPING,
         breaker: Breaker::default(),

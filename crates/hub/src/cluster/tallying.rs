@@ -11,17 +11,16 @@ use crate::policy::{
 impl Actor {
     /// What the policies are told may have changed.
     pub(super) fn tally_soon(&mut self) {
-        self.tally_due = true;
+        self.tallied = None;
         self.flush_soon();
     }
 
     /// Tells what holds for the policies now, if anything can have changed.
     pub(super) fn tally(&mut self) {
         let is_judged = self.is_all_judged();
-        if !std::mem::take(&mut self.tally_due) && is_judged == self.tallied_judged {
+        if self.tallied.replace(is_judged) == Some(is_judged) {
             return;
         }
-        self.tallied_judged = is_judged;
         if is_judged {
             self.look_at_rules();
         }

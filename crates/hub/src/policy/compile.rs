@@ -238,7 +238,7 @@ impl Policy {
     pub(super) fn report_only(name: PolicyName, spec: Option<&DriftPolicySpec>, namespaces: Option<&LabelSelector>) -> Self {
         let guard = Arc::new(Guard { policy: Some(name.clone()), ..Guard::default_warn() });
         Self {
-            namespaces: Namespaces::compile(&name, namespaces).unwrap_or(Namespaces::Labelled(Selector::default())),
+            namespaces: Namespaces::compile(&name, namespaces).unwrap_or_else(|_| Namespaces::Labelled(Selector::default())),
             name,
             priority: spec.map_or(i32::MAX, |spec| spec.priority),
             clusters: spec.and_then(|spec| Selector::compile(&spec.cluster_selector, Of::Labels).ok()).unwrap_or_default(),

@@ -224,8 +224,8 @@ fn idle_rules(known: &Known, live: &LivePolicy, now: Timestamp) -> Vec<IdleRule>
     let uses = &known.tally.rules;
     let is_known = known.is_complete && known.tally.decides > 0 && uses.len() == rules.len();
     let idle = |(place, rule): (usize, &IgnoreRule)| {
-        let used = if is_known { uses.get(place).copied() } else { None };
-        let reason = match (rule.until, used) {
+        let found = if is_known { uses.get(place).copied() } else { None };
+        let reason = match (rule.until, found) {
             (Some(until), _) if until <= now => IdleReason::Expired,
             (_, Some(RuleUse::NoObject)) => IdleReason::NoObject,
             (_, Some(RuleUse::NoPath)) => IdleReason::NoPath,
@@ -305,11 +305,13 @@ mod tests {
         }
     }
 
+    /// Decides about so many, overridden by these, whether everything is known; status, reason and message.
+    type Row = (u64, &'static [(&'static str, u64)], bool, Truth, &'static str, &'static str);
+
     #[test]
     fn the_losing_policy_says_who_decides() {
         let by = |others: &[(&str, u64)]| others.iter().map(|(name, count)| (PolicyName::new("fleet", name), *count)).collect();
-        let four = [("a", 1), ("b", 2), ("c", 3), ("d", 4)];
-        let table: [(u64, &[(&str, u64)], bool, Truth, &str, &str); 6] = [
+        let table: [Row; 6] = [
             (0, &[], false, Truth::Unknown, "NotJudged", "not every cluster"),
             (0, &[], true, Truth::False, "SelectsNothing", "no release"),
             (3, &[], true, Truth::True, "Decides", "all 3 releases"),
@@ -317,7 +319,7 @@ mod tests {
             (3, &[("b", 2)], true, Truth::True, "PartlyOverridden", "about 2 that it selects too: fleet/b (2)"),
             (
                 0,
-                &four,
+                &[("a", 1), ("b", 2), ("c", 3), ("d", 4)],
                 true,
                 Truth::False,
                 "Overridden",

@@ -254,7 +254,7 @@ fn workload_recreate() -> String {
 changed, to create it again. Without it such drift is reported as refused.",
     );
     let replace = KINDS.iter().chain([&ADMISSION, &RBAC]).filter_map(|(group, kinds)| {
-        let kinds: &[&str] = REPLACED.iter().find(|(replaced, _)| replaced == group).map(|(_, kinds)| *kinds).unwrap_or(kinds);
+        let kinds: &[&str] = REPLACED.iter().find(|(replaced, _)| replaced == group).map_or(kinds, |(_, kinds)| *kinds);
         KEPT.iter().all(|kept| kept != group).then(|| Rule::new("", group, kinds, &["delete"]))
     });
     page.role("holdfast-recreate", &replace.collect::<Vec<_>>());
