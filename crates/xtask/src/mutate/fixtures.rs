@@ -179,13 +179,13 @@ pub async fn load(plane: &ControlPlane, wanted: &Wanted) -> Result<Vec<Fixture>>
 /// Which mutations each copy gets. A sample is spread evenly and the same every time.
 fn shares(mutations: &[Mutation], sample: Option<usize>) -> Vec<Vec<usize>> {
     let every = sample.map_or(1, |sample| mutations.len().div_ceil(sample.max(1)).max(1));
+    let wanted: Vec<(usize, &Mutation)> =
+        mutations.iter().enumerate().filter(|(index, _)| index.checked_rem(every) == Some(every / 2)).collect();
     let mut shares: Vec<Vec<usize>> = Vec::new();
-    for (index, copy) in plan::copies(mutations).into_iter().enumerate().filter(|(index, _)| index.checked_rem(every) == Some(every / 2)) {
-        // A sample of few fits on one copy.
-        let copy = if every > 1 { 0 } else { copy };
+    for ((index, _), copy) in wanted.iter().zip(plan::copies(wanted.iter().map(|(_, mutation)| *mutation))) {
         shares.resize(shares.len().max(copy + 1), Vec::new());
         if let Some(share) = shares.get_mut(copy) {
-            share.push(index);
+            share.push(*index);
         }
     }
     shares

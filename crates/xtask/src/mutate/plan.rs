@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 /// Corrections of one path of one object: below what a policy calls a contest at the strictest.
 const PER_PATH: u8 = 4;
+/// Corrections of one object: below the writes after which all of it is held, whatever the policy.
+const PER_OBJECT: usize = 15;
 /// Lists whose order counts although their items are told apart by keys.
 const ORDERED: [&str; 2] = ["env", "initContainers"];
 /// Fields that take a number or a text.
@@ -204,24 +206,24 @@ impl Plan<'_> {
     }
 }
 
-/// The copy of the object on which each mutation is done, so that none corrects a path too often.
-pub fn copies(mutations: &[Mutation]) -> Vec<usize> {
-    let mut used: Vec<BTreeMap<usize, u8>> = Vec::new();
-    mutations
-        .iter()
-        .map(|mutation| {
-            let is_free =
-                |counts: &BTreeMap<usize, u8>| mutation.touches.iter().all(|path| counts.get(path).is_none_or(|count| *count < PER_PATH));
-            let copy = used.iter().position(is_free).unwrap_or(used.len());
-            if copy == used.len() {
-                used.push(BTreeMap::new());
-            }
-            if let Some(counts) = used.get_mut(copy) {
-                mutation.touches.iter().for_each(|path| *counts.entry(*path).or_default() += 1);
-            }
-            copy
-        })
-        .collect()
+/// The copy of the object on which each mutation is done, so that none corrects a path or an object too often.
+pub fn copies<'a>(mutations: impl IntoIterator<Item = &'a Mutation>) -> Vec<usize> {
+    let mut used: Vec<(usize, BTreeMap<usize, u8>)> = Vec::new();
+    let place = |mutation: &Mutation| {
+        let is_free = |(all, counts): &(usize, BTreeMap<usize, u8>)| {
+            *all < PER_OBJECT && mutation.touches.iter().all(|path| counts.get(path).is_none_or(|count| *count < PER_PATH))
+        };
+        let copy = used.iter().position(is_free).unwrap_or(used.len());
+        if copy == used.len() {
+            used.push((0, BTreeMap::new()));
+        }
+        if let Some((all, counts)) = used.get_mut(copy) {
+            *all += 1;
+            mutation.touches.iter().for_each(|path| *counts.entry(*path).or_default() += 1);
+        }
+        copy
+    };
+    mutations.into_iter().map(place).collect()
 }
 
 /// Another item at the end of a list: one of its own with another value, or two where one does not do.

@@ -19,6 +19,8 @@ pub enum Outcome {
     NoEffect,
     /// It was found, and the server refused to have it undone; why.
     Refused(String),
+    /// The contract leaves it to whoever does that: more pull secrets, a larger volume, a bundle; what the hub says.
+    Yielded(String),
     /// It was not found, or nobody says why it stays; what is known.
     Missed(String),
 }
@@ -30,7 +32,7 @@ const ALL: &str = "all";
 type Row = BTreeMap<&'static str, usize>;
 
 /// Their order, and what they count.
-const COLUMNS: [&str; 8] = ["leaves", "mutations", "found", "restored", "refused", "missed", "impossible", "no effect"];
+const COLUMNS: [&str; 9] = ["leaves", "mutations", "found", "restored", "refused", "yielded", "missed", "impossible", "no effect"];
 
 /// All figures of one Helm.
 #[derive(Debug, Default)]
@@ -56,6 +58,7 @@ impl Table {
             Outcome::CannotBe(why) => (&["mutations", "impossible"], Some(("refused at the mutation", why))),
             Outcome::NoEffect => (&["mutations", "no effect"], Some(("without effect", ""))),
             Outcome::Refused(why) => (&["mutations", "found", "refused"], Some(("correction refused", why))),
+            Outcome::Yielded(why) => (&["mutations", "found", "yielded"], Some(("left to its rightful writer", why))),
             Outcome::Missed(why) => (&["mutations", "missed"], Some(("missed", why))),
         };
         self.count(kind, columns, 1);
@@ -128,6 +131,6 @@ mod tests {
         let named: Vec<_> = table.named().collect();
         assert_eq!(named, [("missed", vec!["deployments/web: delete /spec/replicas: Unknown"])]);
         let row = table.to_string().lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(row, "Deployment 1 2 1 1 0 1 0 0");
+        assert_eq!(row, "Deployment 1 2 1 1 0 0 1 0 0");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use holdfast_api::report::{DriftReportStatus, Finding, Verdict};
+use holdfast_api::report::{Deviation, DeviationReason, DriftReportStatus, Finding, Verdict};
 use holdfast_testkit::{Helm, Writer, eventually, managed_fields_without_times, mutation::content, status_code, status_message};
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
@@ -100,10 +100,10 @@ impl<'a> Trial<'a> {
             return Ok(refused.map_or(Outcome::NoEffect, Outcome::CannotBe));
         }
         let mut outcome = self.undone(mutation).await?;
-        if !matches!(outcome, Outcome::Refused(_) | Outcome::Missed(_)) && !self.is_named(known, mutation).await? {
+        if !matches!(outcome, Outcome::Refused(_) | Outcome::Yielded(_) | Outcome::Missed(_)) && !self.is_named(known, mutation).await? {
             outcome = Outcome::Missed("undone, and not named".to_owned());
         }
-        if matches!(outcome, Outcome::Refused(_) | Outcome::Missed(_) | Outcome::Beside(_)) {
+        if matches!(outcome, Outcome::Refused(_) | Outcome::Yielded(_) | Outcome::Missed(_) | Outcome::Beside(_)) {
             self.put_back().await.with_context(|| format!("{}: putting back after {mutation}", self.name()))?;
         }
         Ok(outcome)
@@ -158,6 +158,9 @@ impl<'a> Trial<'a> {
             }
             if made.elapsed() > SLOW {
                 let report = self.site.fleet.report(self.site.plane.name(), self.release).await?;
+                if let Some(deviation) = self.yielded(&report, mutation) {
+                    return Ok(Outcome::Yielded(format!("{} {}", deviation.path, deviation.message)));
+                }
                 if let Some(finding) = self.finding(&report) {
                     said = format!("{:?} {:?} {}", finding.verdict, finding.reason, paths(finding));
                     if finding.verdict == Verdict::Refused && is_about(finding, mutation) {
@@ -190,6 +193,15 @@ impl<'a> Trial<'a> {
     fn finding<'r>(&self, report: &'r DriftReportStatus) -> Option<&'r Finding> {
         let kind = self.before.get("kind").and_then(Value::as_str)?;
         report.findings.iter().find(|finding| finding.object.kind == kind && finding.object.name == self.copy.target.name)
+    }
+
+    fn yielded<'r>(&self, report: &'r DriftReportStatus, mutation: &Mutation) -> Option<&'r Deviation> {
+        let kind = self.before.get("kind").and_then(Value::as_str)?;
+        report.deviations.iter().find(|deviation| {
+            let is_here = deviation.object.kind == kind && deviation.object.name == self.copy.target.name;
+            let is_there = covers(&deviation.path, &mutation.path) || covers(&mutation.path, &deviation.path);
+            deviation.reason == DeviationReason::Yielded && is_here && is_there
+        })
     }
 
     /// Undoes by force what the hub did not: by an update, else by making the object anew.
