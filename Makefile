@@ -27,7 +27,7 @@ corpus: controlplane ## Installs every chart of e2e/charts with both Helms and l
 	@tools/build --package xtask --package holdfast
 	@target/debug/xtask corpus $(or $(CHARTS),e2e/charts) --program target/debug/holdfast
 
-mutate: controlplane ## Changes every field of every kind on real clusters and looks whether it is put back (15 min)
+mutate: controlplane ## Changes every field of every kind on real clusters and looks whether it is put back (10 min)
 	@tools/build --release --package holdfast
 	@cargo xtask mutate
 

@@ -218,7 +218,9 @@ impl Place<'_> {
     fn walk(self, path: &mut Path, found: &mut Vec<Path>) {
         for (segment, held) in self.held.children() {
             let owned = self.owned.and_then(|node| node.child(segment));
-            if owned.is_some_and(|node| node.is_own() && node.is_leaf()) || is_key_of_item(path, segment) {
+            // Where somebody holds something inside, the map was only declared empty: it is not owned as a whole.
+            let is_whole = owned.is_some_and(|node| node.is_own() && node.is_leaf()) && held.is_leaf();
+            if is_whole || is_key_of_item(path, segment) {
                 continue;
             }
             let Some(live) = step(self.live, segment) else { continue };

@@ -3,7 +3,7 @@
 
 use holdfast_api::report::{Actor, Change, DeviationReason, PathFinding, Reason};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     answer::Answer,
@@ -39,6 +39,8 @@ pub struct Sorter<'a> {
 enum Sorted {
     /// It counts as in sync.
     Accepted(DeviationReason, String),
+    /// It is as declared; what is in it besides was added.
+    AddedTo,
     /// It counted as in sync before.
     AcceptedBefore(DeviationReason, Digest),
     /// Admission gives another value each time.
@@ -122,6 +124,9 @@ impl<'a> Sorter<'a> {
             Answer::Refused(_) => None,
         };
         if answered.is_some_and(|answered| answered.same(*live)) {
+            if self.is_added_to(difference) {
+                return Sorted::AddedTo;
+            }
             let respelt = equivalent(declared.value(), live.value());
             let note = "the server makes this of the declared value";
             return if respelt { Sorted::Accepted(DeviationReason::Normalized, note.to_owned()) } else { self.admission(note) };
@@ -213,6 +218,13 @@ impl<'a> Sorter<'a> {
             Answer::Given(_) | Answer::Refused(_) => {}
         }
         self.by_traces(difference)
+    }
+
+    /// Whether a map was declared empty and somebody holds what is in it now. In a map that is owned as a whole nobody can.
+    fn is_added_to(&self, difference: &Difference<'_>) -> bool {
+        let is_empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+        let holds_inside = |entry: &Entry| entry.fields.node(&difference.path).is_some_and(|node| !node.is_leaf());
+        difference.declared.value().is_some_and(is_empty) && self.entries.iter().any(holds_inside)
     }
 
     /// Whether a value is drift where the server does not tell what it makes of the manifest. What it might have made of the declared
@@ -387,7 +399,7 @@ fn accept_or_ask(out: &mut Assessment, path: &Path, there: Digest, sorted: Sorte
         Sorted::AskOracle => return out.needs.oracle = true,
         Sorted::AskAgain => return out.needs.again = true,
         Sorted::AskCreate => return out.needs.create = true,
-        Sorted::Drifted(_) | Sorted::Unverified(_) => return,
+        Sorted::AddedTo | Sorted::Drifted(_) | Sorted::Unverified(_) => return,
     };
     out.accepted.push(AcceptedPath { path: path.clone(), reason, value, is_new, note });
 }

@@ -22,14 +22,13 @@ fn what_the_server_names_beside_drift_is_taken_away() {
         &swapped(),
         r#"
             read
-            ask oracle fence
-            ask create
+            ask oracle create fence
             prove
             patch as helm/Update
               replace /metadata/resourceVersion "8"
               replace /spec/strategy/type "Recreate"
               remove /spec/strategy/rollingUpdate
-            InSync Corrected AsDeclared: 2 fields were put back
+            InSync Corrected AsDeclared: one field was put back and 1 taken away again
               /spec/strategy/type Changed desired "Recreate" live "RollingUpdate" by kubectl-edit/Update
               /spec/strategy/rollingUpdate Added live {"maxSurge":1} by kubectl-edit/Update
         "#,

@@ -52,6 +52,29 @@ fn an_addition_is_listed_ignored_or_removed() {
 }
 
 #[test]
+fn what_comes_into_a_map_that_was_declared_empty_is_an_addition() {
+    for (foreign, verdict) in [(Foreign::Report, Verdict::InSync), (Foreign::Remove, Verdict::Drifted)] {
+        let mut manifest = deployment();
+        manifest["spec"]["template"]["spec"]["securityContext"] = json!({});
+        let mut world = deployed(&manifest, Update);
+        world.permit = holdfast_engine::case::Permit::Report(None);
+        world.foreign = foreign;
+        // Where each field of a map is held for itself, a forced apply leaves what others put into it.
+        world.webhook = |object| {
+            if object["metadata"].get("uid").is_some() {
+                object["spec"]["template"]["spec"]["securityContext"] = json!({"runAsUser": 7});
+            }
+        };
+        world.edit("kubectl-edit", |live| live["spec"]["template"]["spec"]["securityContext"]["runAsUser"] = json!(7));
+        let (judgement, _) = world.judged();
+        let paths = judgement.paths.iter().chain(judgement.additions.listed.iter().flatten());
+        let paths: Vec<&str> = paths.map(|finding| finding.path.as_str()).collect();
+        assert_eq!((judgement.verdict, paths), (verdict, vec!["/spec/template/spec/securityContext/runAsUser"]));
+        assert_eq!(judgement.accepted, []);
+    }
+}
+
+#[test]
 fn what_nobody_or_the_cluster_holds_is_no_addition() {
     let nobodys: [fn(&mut World); 5] = [
         |world| world.live()["data"]["injected"] = json!("by admission"),

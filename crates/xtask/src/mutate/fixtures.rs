@@ -125,8 +125,6 @@ pub struct Wanted {
     pub sample: Option<usize>,
     /// Only fixtures of these kinds; of all where there are none.
     pub kinds: Vec<String>,
-    /// What is put beside owned fields as well.
-    pub beside: bool,
 }
 
 /// Prepares a cluster for the fixtures.
@@ -165,7 +163,7 @@ pub async fn load(plane: &ControlPlane, wanted: &Wanted) -> Result<Vec<Fixture>>
                 }
             };
             let places = claims.places(&claims.answer);
-            let mutations = plan::mutations(&places, &claims.answer, wanted.beside);
+            let mutations = plan::mutations(&places, &claims.answer);
             fixture.leaves = places.iter().filter(|place| place.is_leaf).count();
             fixture.shares = shares(&mutations, wanted.sample);
             ensure!(fixture.shares.len() <= MOST_COPIES, "a {} would need {} copies", fixture.kind, fixture.shares.len());

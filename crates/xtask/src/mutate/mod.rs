@@ -51,9 +51,6 @@ pub struct Arguments {
     /// Only releases of this Helm.
     #[arg(long, value_parser = clap::value_parser!(u8).range(3..=4))]
     helm: Option<u8>,
-    /// Also put things beside what is owned, and have them removed.
-    #[arg(long)]
-    beside: bool,
     /// Objects of a cluster that are mutated at the same time.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
@@ -91,7 +88,7 @@ async fn mutate(arguments: &Arguments) -> Result<()> {
 
 async fn all(fleet: &Fleet, helms: &[(Helm, &str)], arguments: &Arguments, program: &Path, folder: &Path) -> Result<()> {
     fleet.write_kubeconfigs(folder)?;
-    let wanted = Wanted { sample: arguments.sample, kinds: arguments.kind.clone(), beside: arguments.beside };
+    let wanted = Wanted { sample: arguments.sample, kinds: arguments.kind.clone() };
     for plane in &fleet.workloads {
         fixtures::prepare(plane).await?;
     }
@@ -110,7 +107,7 @@ async fn all(fleet: &Fleet, helms: &[(Helm, &str)], arguments: &Arguments, progr
     .await?;
 
     let hub = Hub::start(program, fleet, folder).await?;
-    guard(fleet, arguments.beside).await?;
+    guard(fleet).await?;
     for (_, cluster) in helms {
         for release in &releases {
             judged(fleet, cluster, release).await?;
@@ -120,7 +117,7 @@ async fn all(fleet: &Fleet, helms: &[(Helm, &str)], arguments: &Arguments, progr
     let log = Log::new(Hub::log(folder));
     let sites: Vec<Site<'_>> = helms
         .iter()
-        .map(|(helm, cluster)| Ok(Site { fleet, plane: fleet.workload(cluster)?, helm: *helm, log: &log, beside: arguments.beside }))
+        .map(|(helm, cluster)| Ok(Site { fleet, plane: fleet.workload(cluster)?, helm: *helm, log: &log }))
         .collect::<Result<_>>()?;
     let tables = try_join_all(sites.iter().map(|site| site.mutate(&fixtures, arguments.jobs))).await?;
     say(&format!("{mutations} mutations on each cluster took {:.0} s", started.elapsed().as_secs_f64()));
@@ -132,21 +129,16 @@ async fn all(fleet: &Fleet, helms: &[(Helm, &str)], arguments: &Arguments, progr
     if missed == 0 { Ok(()) } else { bail!("{missed} mutations were missed") }
 }
 
-/// Has everything corrected, however often and however much at once.
-async fn guard(fleet: &Fleet, beside: bool) -> Result<()> {
-    let contest = json!({"rounds": 20, "window": "1s"});
-    let limit = json!({"correctionsPerMinute": 6000, "blastRadius": {"percent": 100, "minObjects": 100_000}});
-    // A hub that has no brakes yet refuses to loosen them.
-    for mut rules in [json!({"contest": contest, "limit": limit}), json!({"contest": contest})] {
-        if let (true, Some(rules)) = (beside, rules.as_object_mut()) {
-            rules.insert("foreign".to_owned(), json!("Remove"));
-        }
-        fleet.policy("Correct", &rules).await?;
-        if fleet.is_accepted("everything").await? {
-            return Ok(());
-        }
-    }
-    bail!("the hub does not accept the policy")
+/// Has everything corrected and everything added removed, however often and however much at once.
+async fn guard(fleet: &Fleet) -> Result<()> {
+    let rules = json!({
+        "contest": {"rounds": 20, "window": "1s"},
+        "limit": {"correctionsPerMinute": 6000, "blastRadius": {"percent": 100, "minObjects": 100_000}},
+        "foreign": "Remove",
+    });
+    fleet.policy("Correct", &rules).await?;
+    ensure!(fleet.is_accepted("everything").await?, "the hub does not accept the policy");
+    Ok(())
 }
 
 /// Waits until everything of a release is as declared.
@@ -175,7 +167,6 @@ struct Site<'a> {
     plane: &'a ControlPlane,
     helm: Helm,
     log: &'a Log,
-    beside: bool,
 }
 
 type Ended<'a> = (&'a Fixture, String, Vec<(Mutation, Outcome)>);
@@ -206,7 +197,7 @@ impl Site<'_> {
         let declared = fixture.copy(number)?;
         let target = self.plane.targets_of(std::slice::from_ref(&declared), NAMESPACE).await?.pop().context("no target")?;
         let mut trial = Trial::open(self, &fixture.release, Copy { declared, target }).await?;
-        let mutations = trial.mutations(self.beside);
+        let mutations = trial.mutations();
         let mut ends = Vec::new();
         for index in fixture.shares.get(number).into_iter().flatten() {
             let mutation = mutations.get(*index).with_context(|| format!("{} is not like the other copies", trial.name()))?;

@@ -15,6 +15,8 @@ const ORDERED: [&str; 2] = ["env", "initContainers"];
 const INT_OR_STRING: [&str; 6] = ["targetPort", "port", "maxSurge", "maxUnavailable", "minAvailable", "intOrString"];
 /// Maps that take any name.
 const OPEN_MAPS: [&str; 7] = ["labels", "annotations", "data", "matchLabels", "nodeSelector", "limits", "requests"];
+/// Where controllers put things, so that additions are theirs: kind, and everything from this pointer on.
+const OF_CONTROLLERS: [(&str, &str); 3] = [("Endpoints", ""), ("EndpointSlice", ""), ("ServiceAccount", "/secrets")];
 /// Another release's name here hands the object over to that release (`helm --take-ownership`), which is no drift.
 const HAND_OVER: &str = "/metadata/annotations/meta.helm.sh~1";
 
@@ -72,8 +74,8 @@ impl fmt::Display for Mutation {
     }
 }
 
-/// Every mutation of `object` at these places; `beside` also puts things where nothing is owned.
-pub fn mutations(places: &[Place], object: &Value, beside: bool) -> Vec<Mutation> {
+/// Every mutation of `object` at these places.
+pub fn mutations(places: &[Place], object: &Value) -> Vec<Mutation> {
     let mut plan = Plan { places, object, mutations: Vec::new() };
     for (index, place) in places.iter().enumerate() {
         plan.instead(place);
@@ -85,7 +87,9 @@ pub fn mutations(places: &[Place], object: &Value, beside: bool) -> Vec<Mutation
             (false, None) => {}
         }
     }
-    plan.mutations.retain(|mutation| beside || mutation.how != How::Beside);
+    let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let is_of_controllers = |at: &str| OF_CONTROLLERS.iter().any(|(of, from)| kind == *of && at.starts_with(from));
+    plan.mutations.retain(|mutation| mutation.how != How::Beside || !is_of_controllers(&mutation.at));
     plan.mutations
 }
 
@@ -312,12 +316,13 @@ mod tests {
             place("/spec/replicas", "/spec/replicas", true, false, &[]),
             place("/spec/selector", "/spec/selector", true, false, &[]),
         ];
-        let shown: Vec<String> = mutations(&places, &object, false).iter().map(ToString::to_string).collect();
+        let shown: Vec<String> = mutations(&places, &object).iter().map(ToString::to_string).collect();
         assert_eq!(
             shown,
             [
                 "delete /spec",
                 "delete /spec/ports",
+                "add beside /spec/ports/-",
                 "delete /spec/ports/0",
                 "change /spec/ports/0/port",
                 "retype /spec/ports/0/port",
@@ -330,8 +335,8 @@ mod tests {
                 "delete /spec/selector/app",
             ]
         );
-        let beside = mutations(&places, &object, true);
-        assert_eq!(beside.iter().filter(|mutation| mutation.how == How::Beside).count(), 1);
+        let kept = json!({"kind": "Endpoints", "spec": object["spec"]});
+        assert!(mutations(&places, &kept).iter().all(|mutation| mutation.how != How::Beside));
     }
 
     #[test]

@@ -120,7 +120,7 @@ mod tests {
             is_item: false,
             keys: Vec::new(),
         };
-        let mutations = plan::mutations(&[place], &json!({"spec": {"replicas": 1}}), false);
+        let mutations = plan::mutations(&[place], &json!({"spec": {"replicas": 1}}));
         let mut table = Table::default();
         table.fixture("Deployment", 1);
         let outcomes = [Outcome::Restored, Outcome::Missed("Unknown".to_owned())];

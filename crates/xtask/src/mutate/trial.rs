@@ -65,8 +65,8 @@ impl<'a> Trial<'a> {
     }
 
     /// Every mutation that the copy allows.
-    pub fn mutations(&self, beside: bool) -> Vec<Mutation> {
-        plan::mutations(&self.claims.places(&self.before), &self.before, beside)
+    pub fn mutations(&self) -> Vec<Mutation> {
+        plan::mutations(&self.claims.places(&self.before), &self.before)
     }
 
     fn owned<'o>(&self, object: &'o Value) -> BTreeMap<String, Option<&'o Value>> {
@@ -150,7 +150,7 @@ impl<'a> Trial<'a> {
                 return self.traces(now).await;
             }
             // What was renamed stays as an addition, and what the server did about a mutation is not its release's.
-            if mutation.how != How::Reorder && self.owned(&now) == self.owned(&self.before) {
+            if !matches!(mutation.how, How::Reorder | How::Beside) && self.owned(&now) == self.owned(&self.before) {
                 if made.elapsed() > SETTLED {
                     return Ok(Outcome::Beside(difference(&wanted, &content(&now))));
                 }
