@@ -199,8 +199,8 @@ impl<'a> Trial<'a> {
         let kind = self.before.get("kind").and_then(Value::as_str)?;
         report.deviations.iter().find(|deviation| {
             let is_here = deviation.object.kind == kind && deviation.object.name == self.copy.target.name;
-            let is_there = covers(&deviation.path, &mutation.path) || covers(&mutation.path, &deviation.path);
-            deviation.reason == DeviationReason::Yielded && is_here && is_there
+            let concerns = covers(&deviation.path, &mutation.path) || covers(&mutation.path, &deviation.path);
+            deviation.reason == DeviationReason::Yielded && is_here && concerns
         })
     }
 
