@@ -196,8 +196,8 @@ impl Case<'_> {
     }
 
     /// Under which manager the release writes this object. Somebody else's entry counts as the release's own only where
-    /// it is no younger than the deployment: whoever deleted the object and created it again holds its ownership
-    /// metadata too.
+    /// it is older than the deployment: whoever deleted the object and created it again holds its ownership metadata too. Times are to the
+    /// second; of one second the name is believed under which the release wrote its other objects.
     pub fn release_writer(&self, entries: &[Entry]) -> Option<Writer> {
         release_writer(entries, self.prefer, self.writer, self.deployed_at)
     }
@@ -212,12 +212,12 @@ pub fn release_writer(
 ) -> Option<Writer> {
     let own = manager::release_entry(entries, prefer, known);
     match (own, known) {
-        (Some(entry), Some(known)) if !known.wrote(entry) && is_after(entry.time, deployed_at) => Some(known.clone()),
+        (Some(entry), Some(known)) if !known.wrote(entry) && is_since(entry.time, deployed_at) => Some(known.clone()),
         (Some(entry), _) => Some(entry.writer()),
         (None, known) => known.cloned(),
     }
 }
 
-fn is_after(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {
-    matches!((time, limit), (Some(time), Some(limit)) if time > limit)
+fn is_since(time: Option<Timestamp>, limit: Option<Timestamp>) -> bool {
+    matches!((time, limit), (Some(time), Some(limit)) if time >= limit)
 }

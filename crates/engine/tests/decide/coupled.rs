@@ -22,7 +22,8 @@ fn what_the_server_names_beside_drift_is_taken_away() {
         &swapped(),
         r#"
             read
-            ask oracle create fence
+            ask oracle fence
+            ask create
             prove
             patch as helm/Update
               replace /metadata/resourceVersion "8"

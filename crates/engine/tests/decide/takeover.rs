@@ -90,6 +90,7 @@ fn an_older_name_of_the_release_stays_its_name() {
     // The release moved to another tool; objects it had no reason to touch keep the old manager.
     let mut world = deployed(&deployment(), Update);
     world.writer = Some(holdfast_engine::manager::Writer { manager: "helm-controller".into(), operation: Update });
+    world.deployed_at = Some(at("2026-01-01T00:00:01Z"));
     world.edit("kubectl-edit", |live| live["spec"]["replicas"] = json!(5));
     assert!(world.play().contains("patch as helm/Update"), "{}", world.play());
 }

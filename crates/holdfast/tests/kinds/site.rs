@@ -10,7 +10,7 @@ use holdfast_testkit::{
 use serde_json::{Value, json};
 
 use crate::{
-    fixture::{Release, Style, configmap},
+    fixture::{Release, Style, configmap, no_brakes},
     support::{World, condition, finding, planes, reason},
 };
 
@@ -40,7 +40,7 @@ impl Site {
         if trusted {
             release["trust"] = json!("ClusterScoped");
         }
-        self.world.policy("Correct", json!({"releases": [release]})).await;
+        self.world.policy("Correct", json!({"releases": [release], "limit": no_brakes()})).await;
         self.world.start_hub(&[]);
         rules
     }

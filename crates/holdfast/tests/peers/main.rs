@@ -25,7 +25,9 @@ use matrix::{ADDED_CHART, CHART, DEFINITION, Drift, EDITOR, Seen, additions, mea
 use support::{
     World,
     alike::{comparable, same},
-    condition, finding, path_of,
+    condition, finding,
+    fixture::no_brakes,
+    path_of,
 };
 
 const KINDS: &str = "configmaps,cronjobs,deployments,poddisruptionbudgets,rolebindings,roles,secrets,services,gadgets.peers.example";
@@ -110,7 +112,7 @@ async fn matrix(name: &str, helm: Helm, chart: &str, drifts: Vec<Drift>) {
     assert!(calls.writes().is_empty(), "Warn writes nothing:\n{}", calls.writes());
     assert_eq!(objects(&world, name, helm).await, before);
 
-    world.policy("Correct", json!({"foreign": "Remove"})).await;
+    world.policy("Correct", json!({"foreign": "Remove", "limit": no_brakes()})).await;
     let twins = objects(&world, &twin, helm).await;
     world
         .wait("everything is put back", async || {

@@ -78,9 +78,12 @@ async fn the_traps_of_others() {
             // The autoscaler at work, within its bounds.
             let web = Target::deployment(name, &format!("{release}-web"));
             scaler.merge_patch(&web.scale(), &json!({"spec": {"replicas": 5 + round % 3}})).await.unwrap();
-            // A drift beside the one that cannot be corrected.
+            // A drift beside the one that cannot be corrected. Never the same twice: that would be a contest.
             let settings = Target::configmap(name, &format!("{release}-settings"));
-            somebody.merge_patch(&settings, &json!({"data": {"color": format!("red {round}"), "extra": "x"}})).await.unwrap();
+            somebody
+                .merge_patch(&settings, &json!({"data": {"color": format!("red {round}"), "extra": format!("x {round}")}}))
+                .await
+                .unwrap();
             world
                 .wait("corrected although another drift is not", async || {
                     let data = live(&somebody, &settings, "/data").await;

@@ -12,6 +12,7 @@ use crate::support::{
     World,
     alike::{comparable, same},
     condition,
+    fixture::no_brakes,
 };
 
 /// Every object changes with every revision, so Helm writes all of them each time. Nothing rolls the Deployment out: whoever waits for
@@ -119,7 +120,7 @@ impl Rounds {
         let mut world = World::new(namespace).await;
         let twin = format!("{namespace}-twin");
         world.workload.namespace(&twin).await.unwrap();
-        world.policy("Correct", json!({})).await;
+        world.policy("Correct", json!({"limit": no_brakes()})).await;
         world.start_hub(&[]);
         let chart = world.chart_of_text("web", CHART);
         let start = world.workload.audit_mark().await.unwrap();

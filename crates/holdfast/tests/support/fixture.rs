@@ -88,6 +88,11 @@ impl Release {
     }
 }
 
+/// A limit that no test comes near: many edits at once would be taken for a mistake in what is declared, or wait for their turn.
+pub fn no_brakes() -> Value {
+    json!({"correctionsPerMinute": 6000, "blastRadius": {"percent": 100, "minObjects": 1000}})
+}
+
 /// A ConfigMap with one key.
 pub fn configmap(namespace: &str, name: &str, key: &str, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": {key: value}})
