@@ -356,17 +356,18 @@ async fn http_2_goes_through_too() {
     assert_eq!(kubectl(&["get", "configmaps", "-o", "name"]).await.unwrap().trim(), "configmap/a");
     assert!(!scene.plane.audit_since(mark).await.unwrap().by_user("ann").lists().is_empty());
     for (fault, said) in [
-        (Fault::status(403, "Forbidden", "said by the proxy"), "said by the proxy"),
-        (Fault::Answer(Reply::text(500, "plain text")), "InternalError"),
-        (Fault::Break, "INTERNAL_ERROR"),
-        (Fault::Cut(Cut::after_bytes(10)), "INTERNAL_ERROR"),
-        (Fault::Cut(Cut::after_bytes(10).cleanly()), "unexpected"),
-        (Fault::Reset, "reset"),
+        (Fault::status(403, "Forbidden", "said by the proxy"), &["said by the proxy"][..]),
+        (Fault::Answer(Reply::text(500, "plain text")), &["InternalError"]),
+        (Fault::Break, &["INTERNAL_ERROR"]),
+        (Fault::Cut(Cut::after_bytes(10)), &["INTERNAL_ERROR"]),
+        (Fault::Cut(Cut::after_bytes(10).cleanly()), &["unexpected"]),
+        // What a client calls it depends on whether it was reading or writing at that moment.
+        (Fault::Reset, &["reset", "unexpected EOF", "broken pipe"]),
     ] {
         let name = format!("{fault:?}");
         let rule = scene.proxy.rule(Match::lists(&scene.collection), fault);
         let answer = format!("{:?}", kubectl(&["get", "configmaps"]).await.unwrap_err());
-        assert!(answer.contains(said), "{name}: {answer}");
+        assert!(said.iter().any(|said| answer.contains(said)), "{name}: {answer}");
         assert!(rule.end() > 0, "{name}");
     }
     let event =
