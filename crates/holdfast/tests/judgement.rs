@@ -6,6 +6,8 @@ mod support;
 
 #[path = "judgement/admission.rs"]
 mod admission;
+#[path = "judgement/aggregated.rs"]
+mod aggregated;
 #[path = "judgement/at_rest.rs"]
 mod at_rest;
 #[path = "judgement/autoscalers.rs"]
