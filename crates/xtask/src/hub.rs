@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use holdfast_testkit::eventually;
+use holdfast_testkit::{eventually, programs};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -55,6 +55,19 @@ pub async fn build(profile: Profile) -> Result<PathBuf> {
         Profile::Release => "release",
     };
     Ok(target.join(folder).join("holdfast"))
+}
+
+/// What a tool that tries a hub starts with: a folder `target/NAME` of its own, and the given program or else one that is built for it.
+pub async fn prepare(name: &str, program: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
+    let folder = programs::workspace()?.join("target").join(name);
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let program = if let Some(program) = program {
+        program.to_owned()
+    } else {
+        eprintln!("{name}: building holdfast, release profile");
+        build(Profile::Release).await?
+    };
+    Ok((folder, program))
 }
 
 /// What a process holds, for people.

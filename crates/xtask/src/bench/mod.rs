@@ -7,7 +7,6 @@ mod hand;
 mod table;
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -19,7 +18,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::{
     fleet::Fleet,
-    hub::{self, Hub, Profile},
+    hub::{self, Hub},
     interrupt::until_interrupted,
 };
 use edits::Edits;
@@ -51,14 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 async fn bench(arguments: &Arguments) -> Result<()> {
-    let folder = programs::workspace()?.join("target/bench");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    let program = if let Some(program) = &arguments.program {
-        program.clone()
-    } else {
-        say("building holdfast, release profile");
-        hub::build(Profile::Release).await?
-    };
+    let (folder, program) = hub::prepare("bench", arguments.program.as_deref()).await?;
     say("starting a management and two workload clusters");
     let fleet = Fleet::start(&["helm3", "helm4"]).await?;
     let table = measure(&fleet, &program, &folder, arguments.edits).await;

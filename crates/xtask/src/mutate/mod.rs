@@ -15,13 +15,13 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use holdfast_testkit::{ControlPlane, Helm, eventually, programs};
+use holdfast_testkit::{ControlPlane, Helm, eventually};
 use serde_json::json;
 use tokio::time::{Duration, Instant};
 
 use crate::{
     fleet::Fleet,
-    hub::{self, Hub, Profile},
+    hub::{self, Hub},
     interrupt::until_interrupted,
 };
 use fixtures::{Copy, Fixture, Wanted};
@@ -65,14 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 async fn mutate(arguments: &Arguments) -> Result<()> {
-    let folder = programs::workspace()?.join("target/mutate");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    let program = if let Some(program) = &arguments.program {
-        program.clone()
-    } else {
-        say("building holdfast, release profile");
-        hub::build(Profile::Release).await?
-    };
+    let (folder, program) = hub::prepare("mutate", arguments.program.as_deref()).await?;
     let helms: Vec<(Helm, &str)> = [(Helm::V3, "helm3", 3), (Helm::V4, "helm4", 4)]
         .into_iter()
         .filter(|(.., version)| arguments.helm.is_none_or(|wanted| wanted == *version))

@@ -4,7 +4,7 @@
 mod churn;
 mod sample;
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use holdfast_testkit::{Helm, programs};
@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant, sleep_until};
 
 use crate::{
     fleet::Fleet,
-    hub::{self, Hub, Profile},
+    hub::{self, Hub},
     interrupt::until_interrupted,
 };
 use churn::{Churn, DEPLOYMENTS, RELEASE, SHOP};
@@ -45,14 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 async fn soak(arguments: &Arguments) -> Result<()> {
-    let folder = programs::workspace()?.join("target/soak");
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    let program = if let Some(program) = &arguments.program {
-        program.clone()
-    } else {
-        say("building holdfast, release profile");
-        hub::build(Profile::Release).await?
-    };
+    let (folder, program) = hub::prepare("soak", arguments.program.as_deref()).await?;
     say(&format!("starting a management and {} workload clusters", arguments.clusters));
     let names: Vec<String> = (1..=arguments.clusters).map(|number| format!("soak-{number}")).collect();
     let fleet = Fleet::start(&names.iter().map(String::as_str).collect::<Vec<_>>()).await?;
