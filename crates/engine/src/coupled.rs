@@ -9,11 +9,14 @@ use serde_json::Value;
 use crate::{
     answer::{Answer, Refusal},
     assess::Drift,
+    bookkeeping,
     case::Case,
-    foreign, manager,
+    foreign,
+    manager::{self, Entry},
     owned::OwnedSet,
     path::{Path, Segment},
     project,
+    sorter::Sorter,
 };
 
 /// What has to go so that the drifted paths can be put back, as drift of its own. `None` while the answer to the dry-run create is missing.
@@ -31,18 +34,31 @@ pub fn obstacles(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drif
 /// not add itself when it creates the declared object.
 fn in_the_way(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drift]) -> Option<Vec<Path>> {
     let Answer::Refused(Refusal { reason: Reason::Invalid, fields }) = case.oracle else { return Some(Vec::new()) };
-    let places: BTreeSet<Vec<&str>> = fields.iter().filter_map(|field| place(field)).collect();
-    let beside: BTreeSet<Path> = drifts.iter().map(|drift| nearest(live, &drift.path)).filter(|at| places.contains(&names(at))).collect();
+    let named: BTreeSet<Vec<&str>> = fields.iter().map(|field| named(field)).collect();
+    let places: BTreeSet<&[&str]> = named.iter().filter_map(|names| names.split_last()).map(|(_, place)| place).collect();
+    let beside: BTreeSet<Path> =
+        drifts.iter().map(|drift| nearest(live, &drift.path)).filter(|at| places.contains(names(at).as_slice())).collect();
+    let sorter = Sorter::new(case, live);
+    let entries = manager::entries(live);
+    let may_go = |path: &Path| {
+        let holder = manager::holder(&entries, path).map(Entry::actor);
+        owned.node(path).is_none()
+            && !project::find(&case.desired.value, path).is_there()
+            && !drifts.iter().any(|drift| drift.path == *path)
+            && !(case.ignored)(path, holder.as_ref())
+            && case.held_at(path).is_none()
+            && !bookkeeping::is_bookkeeping(&case.desired.key.gvk, path)
+            && !sorter.is_yielded(path)
+    };
     let mut undeclared = Vec::new();
     for parent in &beside {
         let Some(Value::Object(members)) = project::lookup(live, parent) else { continue };
-        let paths = members.keys().map(|name| parent.join(Segment::field(name)));
-        undeclared.extend(paths.filter(|path| {
-            owned.node(path).is_none()
-                && !project::find(&case.desired.value, path).is_there()
-                && !drifts.iter().any(|drift| drift.path == *path)
-                && !(case.ignored)(path, None)
-        }));
+        let paths: Vec<Path> = members.keys().map(|name| parent.join(Segment::field(name))).filter(|path| may_go(path)).collect();
+        let is_named = |path: &Path| named.contains(&names(path));
+        // Of two that exclude each other the server may name the declared one. Where an object has all its fields side by side that would
+        // make everything undeclared an obstacle.
+        let is_union = names(parent).len() > 1 && !paths.iter().any(is_named);
+        undeclared.extend(paths.into_iter().filter(|path| is_union || is_named(path)));
     }
     match case.create {
         _ if undeclared.is_empty() => Some(undeclared),
@@ -56,11 +72,9 @@ fn in_the_way(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drift])
     }
 }
 
-/// The names that lead to what holds a field: the server counts list items in the object it was asked about, which tells nothing here.
-fn place(field: &str) -> Option<Vec<&str>> {
-    let mut names: Vec<&str> = field.split('.').map(|name| name.split_once('[').map_or(name, |(name, _)| name)).collect();
-    names.pop()?;
-    (!names.is_empty()).then_some(names)
+/// The names that lead to a field: the server counts list items in the object it was asked about, which tells nothing here.
+fn named(field: &str) -> Vec<&str> {
+    field.split('.').map(|name| name.split_once('[').map_or(name, |(name, _)| name)).collect()
 }
 
 fn names(path: &Path) -> Vec<&str> {

@@ -291,7 +291,10 @@ pub fn sort(sorter: &Sorter<'_>, owned: &OwnedSet, out: &mut Assessment) {
             // What is only reported was asked about when it came.
             None if is_known && !is_drift => {}
             None => out.needs.create = true,
-            Some(true) if is_drift => sorter.place(out, drift(gvk, live, &addition.path, Some(addition.holder), Reason::ForeignField)),
+            // What only may have been added is shown, never removed.
+            Some(true) if is_drift && (addition.doubt == Doubt::None || !matches!(case.create, Answer::Refused(_))) => {
+                sorter.place(out, drift(gvk, live, &addition.path, Some(addition.holder), Reason::ForeignField))
+            }
             Some(true) => listed.push(drift(gvk, live, &addition.path, Some(addition.holder), Reason::ForeignField).finding),
         }
     }

@@ -110,8 +110,16 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str);
     let (Some(version), false) = (version, ops.is_empty()) else { return Some(Planned::Impossible) };
     let removals: Vec<Path> = assessment.drifts.iter().filter(|drift| foreign::is_removal(drift)).map(|drift| drift.path.clone()).collect();
-    // The oracle says nothing about what nobody declares.
-    let clean = removals.is_empty() && matches!(case.oracle, Answer::Given(oracle) if collateral::only_changes(oracle, live, &touched));
+    let as_declared = assessment
+        .drifts
+        .iter()
+        .all(|drift| drift.target.is_none() || drift.target.as_ref() == project::lookup(&case.desired.value, &drift.path));
+    // The oracle says nothing about what nobody declares, nor about other values than the declared ones; and it does not outweigh the
+    // dry-run of the very request.
+    let clean = removals.is_empty()
+        && as_declared
+        && matches!(case.proof, Answer::NotAsked)
+        && matches!(case.oracle, Answer::Given(oracle) if collateral::only_changes(oracle, live, &touched));
     let paths: Vec<Path> = assessment.drifts.iter().map(|drift| drift.path.clone()).collect();
     // Somebody deleted and re-created the object: its creator holds every field the release used to hold.
     let taken_over = is_taken_over(&entries, &writer);
@@ -119,13 +127,8 @@ pub fn plan(case: &Case<'_>, owned: &OwnedSet, live: &Value, assessment: &Assess
     let gone: Vec<Path> = renamed_away.iter().chain(&removals).cloned().collect();
     let takeover = || takeover(case, owned, assessment, (&entries, &writer), gone.clone());
     let is_apply = writer.operation == Operation::Apply;
-    let as_declared = assessment
-        .drifts
-        .iter()
-        .all(|drift| drift.target.is_none() || drift.target.as_ref() == project::lookup(&case.desired.value, &drift.path));
     if is_apply
         && clean
-        && as_declared
         // An apply would leave the renamed item beside the restored one.
         && renamed_away.is_empty()
         && !manager::claims_more(&entries, &writer, owned)

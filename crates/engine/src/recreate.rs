@@ -1,12 +1,14 @@
 //! Deleting an object and creating it anew, where a field that cannot be changed has drifted and the policy allows that: what is never
 //! deleted, and what must be known first.
 
-use holdfast_api::report::{Action, Reason, Verdict};
+use std::collections::BTreeSet;
+
+use holdfast_api::report::{Action, DeviationReason, Reason, Verdict};
 use serde_json::Value;
 
 use crate::{
     answer::{Answer, Fence, Live},
-    assess::Drift,
+    assess::{AcceptedPath, Drift, assess},
     case::{Case, Permit},
     decide::{self, Judgement},
     manager,
@@ -56,6 +58,9 @@ pub fn next(case: &Case<'_>) -> Next {
     if case.permit != Permit::Write || case.fence != Fence::Clear || !case.is_ours(live) || !may_be_created {
         return Next::Leave("it may not be created by the word of the release alone");
     }
+    if let Some(why) = case.owned.and_then(|owned| would_lose(case, owned, live)) {
+        return Next::Leave(why);
+    }
     match case.create {
         Answer::NotAsked => Next::AskCreate,
         Answer::Refused(_) => Next::Leave("the server would not take it anew"),
@@ -64,6 +69,22 @@ pub fn next(case: &Case<'_>) -> Next {
             None => Next::Leave("no field manager of the release could be found"),
         },
     }
+}
+
+/// What a new object would not have again: what is somebody else's by right, what a policy lets stand, what nobody can vouch for, what is
+/// fought over, and data that nobody declares.
+fn would_lose(case: &Case<'_>, owned: &OwnedSet, live: &Value) -> Option<&'static str> {
+    let assessment = assess(case, owned, live);
+    let is_let = |accepted: &AcceptedPath| matches!(accepted.reason, DeviationReason::Yielded | DeviationReason::Ignored);
+    if assessment.accepted.iter().any(is_let) || !assessment.unverified.is_empty() || !assessment.held.is_empty() {
+        return Some("fields that are not the release's to set would be set");
+    }
+    let keys = |object: &Value, field: &str| -> BTreeSet<String> {
+        object.get(field).and_then(Value::as_object).into_iter().flat_map(|members| members.keys().cloned()).collect()
+    };
+    let has_more = |field: &&str| !keys(live, field).is_subset(&keys(&case.desired.value, field));
+    let holds_data = case.desired.key.gvk.is("", "Secret") || case.desired.key.gvk.is("", "ConfigMap");
+    (holds_data && ["data", "binaryData"].iter().any(has_more)).then_some("data that nobody declares would be deleted with it")
 }
 
 /// Why an object is never deleted.

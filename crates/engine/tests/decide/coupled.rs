@@ -61,3 +61,16 @@ fn what_is_not_in_the_way_stays() {
     ignored.ignored = vec![Pattern::parse("/spec/strategy/rollingUpdate").unwrap()];
     assert_eq!(written(&ignored), Some(keeps));
 }
+
+#[test]
+fn right_below_the_spec_only_what_the_server_names_goes() {
+    let mut world = deployed(&deployment(), Update);
+    world.edit("kubectl-edit", |live| {
+        live["spec"]["replicas"] = json!(5);
+        live["spec"]["paused"] = json!(true);
+        live["spec"]["progressDeadlineSeconds"] = json!(1);
+    });
+    world.oracle = Some(Refusal { reason: Reason::Invalid, fields: vec!["spec.progressDeadlineSeconds".to_owned()] });
+    let spec = world.judged().1.unwrap()["spec"].clone();
+    assert_eq!((&spec["replicas"], &spec["paused"], spec.get("progressDeadlineSeconds")), (&json!(2), &json!(true), None));
+}

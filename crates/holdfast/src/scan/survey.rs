@@ -9,7 +9,10 @@ use std::{
 use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use holdfast_api::report::{DriftReportStatus, Reason, SourceKind, Verdict};
+use holdfast_api::{
+    policy::Mode,
+    report::{DriftReportStatus, Reason, SourceKind, Verdict},
+};
 use holdfast_engine::case::{Permit, Word};
 use holdfast_fleet::{
     call::ApiClient,
@@ -141,6 +144,8 @@ impl Surroundings {
         let permit = match known.permit() {
             // Nobody knows which replicas are an autoscaler's.
             Permit::Write if self.scalers.may_rule(guarded) && !self.scalers.are_complete() => Permit::Report(Some(Reason::Forbidden)),
+            // The manifest asks for less.
+            Permit::Write if guarded.most != Mode::Correct => Permit::Report(Some(Reason::Suspended)),
             permit => permit,
         };
         let fence = known.judgeable().map(|revision| FenceQuestion {

@@ -401,7 +401,7 @@ impl Actor {
             self.loads.next(LOADING).filter(|_| !self.breaker.holds()),
             self.memory.next(),
             self.suspensions.next(),
-            self.next_turn(),
+            self.next_turn().filter(|_| !self.breaker.holds()),
         ];
         times.into_iter().flatten().chain([self.housekeeping_at]).min().unwrap_or(self.housekeeping_at)
     }

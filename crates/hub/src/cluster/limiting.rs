@@ -76,7 +76,8 @@ impl Actor {
 
     /// When it is the turn of an object that waits.
     pub(super) fn next_turn(&self) -> Option<Instant> {
-        let waiting = self.paced.iter().filter_map(|release| self.releases.get(release)?.pace.next());
+        let now = self.since_start(Instant::now());
+        let waiting = self.paced.iter().filter_map(|release| self.releases.get(release)?.pace.next(now));
         waiting.min().map(|at| self.started + at)
     }
 
@@ -92,7 +93,7 @@ impl Actor {
             for id in known.pace.call(at) {
                 queue.push(id, now, now);
             }
-            known.pace.next().is_some()
+            known.pace.has_waiting()
         });
     }
 

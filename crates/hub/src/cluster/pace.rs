@@ -74,9 +74,15 @@ impl Pace {
         self.called.remove(&id);
     }
 
-    /// When it is somebody's turn; `None` while nobody waits.
-    pub fn next(&self) -> Option<Duration> {
-        (!self.is_waiting.is_empty()).then(|| self.bucket.next())
+    /// Whether anybody waits.
+    pub fn has_waiting(&self) -> bool {
+        !self.is_waiting.is_empty()
+    }
+
+    /// When it is somebody's turn; `None` while nobody waits, or while those who were called have all there is: their judgements end first.
+    pub fn next(&self, now: Duration) -> Option<Duration> {
+        let is_spoken_for = !self.called.is_empty() && self.bucket.available(now) as usize <= self.called.len();
+        (self.has_waiting() && !is_spoken_for).then(|| self.bucket.next())
     }
 
     /// Whose turn it is now.
@@ -134,7 +140,7 @@ mod tests {
             pace.waits(id(number));
         }
         pace.waits(id(2));
-        assert_eq!((pace.next(), pace.call(at(29))), (Some(at(30)), vec![]));
+        assert_eq!((pace.next(at(29)), pace.call(at(29))), (Some(at(30)), vec![]));
         assert_eq!(pace.call(at(30)), [id(2)]);
         assert!(pace.call(at(30)).is_empty(), "one token, one call");
         assert!(!pace.admits(id(9), false, at(30)), "a newcomer");

@@ -2,7 +2,7 @@
 
 use holdfast_api::report::{Outcome, Reason, Verdict};
 use holdfast_engine::{
-    answer::Live,
+    answer::{Fence, Live},
     case::Desired,
     decide::{self, Judgement},
     plan::Correction,
@@ -12,7 +12,7 @@ use holdfast_fleet::call::{CallError, Effect, Retry};
 use serde_json::{Value, json};
 
 use super::{Inquiry, json_bytes, uid_of, version_of};
-use crate::cluster::context::{Examined, Leave, Written};
+use crate::cluster::context::{Examined, Leave, Sends, Written};
 
 impl Inquiry<'_> {
     /// Whether the policy lets the object be made anew instead of what was judged.
@@ -24,6 +24,12 @@ impl Inquiry<'_> {
     /// between finds a missing object that was seen with its release's metadata, which is created like any other.
     pub(super) async fn replace(mut self, desired: &Desired, correction: &Correction) -> Examined {
         if self.examiner.halt.is_cancelled() || !self.context.leave.as_ref().is_some_and(Leave::holds) {
+            return self.give_way(desired);
+        }
+        // Two dry-runs ago the records were looked at, and what is deleted cannot be taken back.
+        let Some(question) = self.context.fence.as_ref() else { return self.give_way(desired) };
+        let is_clear = self.examiner.fence(question).await == Fence::Clear;
+        if !is_clear || !matches!(self.context.sends, Sends::Everything) || !self.context.leave.as_ref().is_some_and(Leave::holds) {
             return self.give_way(desired);
         }
         let Live::Present(live) = self.facts.live() else { return self.give_way(desired) };
