@@ -293,7 +293,7 @@ pub fn sort(sorter: &Sorter<'_>, owned: &OwnedSet, out: &mut Assessment) {
             None => out.needs.create = true,
             // What only may have been added is shown, never removed.
             Some(true) if is_drift && (addition.doubt == Doubt::None || !matches!(case.create, Answer::Refused(_))) => {
-                sorter.place(out, drift(gvk, live, &addition.path, Some(addition.holder), Reason::ForeignField))
+                sorter.place(out, drift(gvk, live, &addition.path, Some(addition.holder), Reason::ForeignField));
             }
             Some(true) => listed.push(drift(gvk, live, &addition.path, Some(addition.holder), Reason::ForeignField).finding),
         }

@@ -1,4 +1,4 @@
-//! Case D04: the rules of an aggregated ClusterRole are the controller's, whatever the manifest says of them and whatever the policy does
+//! Case D04: the rules of an aggregated `ClusterRole` are the controller's, whatever the manifest says of them and whatever the policy does
 //! about added fields.
 
 use anyhow::ensure;
