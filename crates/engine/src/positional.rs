@@ -13,6 +13,7 @@ use crate::{
     patch::{Builder, Op},
     path::{Path, Segment},
     project,
+    sorter::Sorter,
 };
 
 /// Lists in which an item beside the renamed one does harm: two containers run, two ports or devices claim one name. Elsewhere the
@@ -39,7 +40,7 @@ pub struct Positional {
 impl Positional {
     /// Builds the patch.
     pub fn build(case: &Case<'_>, owned: &OwnedSet, live: &Value, drifts: &[Drift]) -> Self {
-        let mut repair = Repair { case, owned, builder: Builder::new(live), renamed_away: BTreeSet::new(), kept: Vec::new() };
+        let mut repair = Repair { case, owned, live, builder: Builder::new(live), renamed_away: BTreeSet::new(), kept: Vec::new() };
         let (removals, restorations): (Vec<&Drift>, Vec<&Drift>) = drifts.iter().partition(|drift| foreign::is_removal(drift));
         for drift in restorations {
             repair.put_back(&drift.path, drift.target.as_ref());
@@ -75,6 +76,7 @@ fn made_for(live: &Value, path: &Path) -> Path {
 struct Repair<'a> {
     case: &'a Case<'a>,
     owned: &'a OwnedSet,
+    live: &'a Value,
     builder: Builder,
     renamed_away: BTreeSet<Path>,
     /// Items that were renamed in place, or kept of several: their declared fields may differ too.
@@ -128,17 +130,19 @@ impl Repair<'_> {
         }
     }
 
-    /// Puts back what differs inside an item. What a policy ignores and what is contested stays.
+    /// Puts back what differs inside an item. What a policy ignores, what is contested and what is rightfully somebody's stays.
     fn look_into(&mut self, item: &Path) {
         let desired = &self.case.desired.value;
         let inside = self.owned.below(item);
         let differences = project::differences(&inside, self.builder.result(), desired);
-        let paths: Vec<Path> =
-            differences.into_iter().filter(|difference| difference.declared.is_there()).map(|difference| difference.path).collect();
-        let orders = project::orders(&inside, desired).into_iter().map(|(path, _)| path);
-        for path in paths.into_iter().chain(orders) {
+        let sorter = Sorter::new(self.case, self.live);
+        let declared = differences.into_iter().filter(|difference| difference.declared.is_there());
+        let targets: Vec<(Path, Value)> =
+            declared.filter_map(|difference| Some((difference.path.clone(), sorter.target(&difference)?))).collect();
+        let orders = project::orders(&inside, desired).into_iter().map(|(path, _)| (path, None));
+        for (path, target) in targets.into_iter().map(|(path, target)| (path, Some(target))).chain(orders) {
             if self.may_write(&path) {
-                self.put_back(&path, project::lookup(desired, &path));
+                self.put_back(&path, target.as_ref());
             }
         }
     }

@@ -174,6 +174,16 @@ impl<'a> Sorter<'a> {
         })
     }
 
+    /// What is to stand where an object differs: the declared value or an autoscaler's bound; `None` where what stands there is rightfully
+    /// somebody's.
+    pub fn target(&self, difference: &Difference<'_>) -> Option<Value> {
+        match self.yielded(difference) {
+            Some(Sorted::Drifted(Some(bound))) => Some(bound),
+            Some(_) => None,
+            None => project::lookup(&self.case.desired.value, &difference.path).cloned(),
+        }
+    }
+
     fn question<'b>(&'b self, difference: &'b Difference<'_>) -> yields::Question<'b> {
         yields::Question {
             desired: self.case.desired,

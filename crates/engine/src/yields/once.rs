@@ -23,7 +23,7 @@ pub(super) fn answer(question: &Question<'_>) -> Option<Yield> {
     None
 }
 
-/// Whether a Job that is missing is one that ended: it says itself that it goes then, or it was seen to be complete.
+/// Whether a Job that is missing is one that ended: it says itself that it goes then.
 pub(crate) fn has_ended(case: &Case<'_>) -> bool {
     let desired = case.desired;
     desired.key.gvk.is("batch", "Job") && desired.value.pointer("/spec/ttlSecondsAfterFinished").is_some_and(Value::is_number)

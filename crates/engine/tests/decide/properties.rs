@@ -6,7 +6,7 @@ use holdfast_engine::{
     assess::assess,
     canonical::Digest,
     case::{Baseline, Case, Permit, Word},
-    collateral,
+    collateral::{self, Predicted},
     contest::{Alternation, Ledger},
     decide::{Step, decide},
     foreign,
@@ -375,7 +375,7 @@ proptest! {
                 prop_assert!(facts.owned && facts.live != 4 && !facts.ignored);
                 prop_assert!(facts.seen || world.desired.release.as_ref().unwrap().owns(live));
                 let by_oracle = matches!(case.oracle, Answer::Given(oracle) if collateral::only_changes(oracle, live, &correction.touched));
-                let by_proof = matches!((proof_answer, case.oracle), (Answer::Given(proof), Answer::Given(oracle)) if collateral::explained_by(proof, live, oracle, &correction.touched))
+                let by_proof = matches!((proof_answer, case.oracle), (Answer::Given(proof), Answer::Given(oracle)) if Predicted { live, oracle: Some(oracle), again: None }.explains(proof, &correction.touched))
                     || matches!(proof_answer, Answer::Given(proof) if collateral::only_changes(proof, live, &correction.touched));
                 prop_assert!(by_oracle || by_proof, "nothing proves {correction:?}");
                 prop_assert!(!facts.baseline || !matches!(case.oracle, Answer::NotAsked) || facts.scaler);

@@ -1,7 +1,10 @@
 //! Drift in a list key: the item is changed back in place.
 
 use holdfast_api::report::{Action, Reason};
-use holdfast_engine::manager::Operation::{Apply, Update};
+use holdfast_engine::{
+    manager::Operation::{Apply, Update},
+    yields::{Resources, Scaler},
+};
 use serde_json::{Value, json};
 
 use crate::world::*;
@@ -216,4 +219,21 @@ fn one_renamed_and_one_removed_come_back_in_order() {
         .map(|container| container["name"].clone())
         .collect();
     assert_eq!((names, judgement.reason), (vec![json!("one"), json!("two"), json!("three")], Reason::AsDeclared));
+}
+
+#[test]
+fn inside_a_renamed_container_what_an_autoscaler_set_stays() {
+    let mut manifest = deployment();
+    manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    for (scalers, cpu) in [(vec![Scaler::Resources(Resources { by: "vpa".into(), rules: Vec::new() })], "2"), (Vec::new(), "1")] {
+        let mut world = deployed(&manifest, Update);
+        world.scalers = scalers;
+        world.edit("somebody", |live| {
+            let container = &mut live["spec"]["template"]["spec"]["containers"][0];
+            container["name"] = json!("renamed");
+            container["resources"]["requests"]["cpu"] = json!("2");
+        });
+        let container = &containers(&world)[0];
+        assert_eq!((&container["name"], &container["resources"]["requests"]["cpu"]), (&json!("c"), &json!(cpu)));
+    }
 }

@@ -4,10 +4,10 @@ use holdfast_testkit::{Helm, management::HUB_USER};
 use serde_json::{Value, json};
 
 use crate::{
-    drifts::target,
     program::{Outcome, User},
     support::{
         World,
+        drifts::target,
         fixture::{Release, Style, configmap},
     },
 };

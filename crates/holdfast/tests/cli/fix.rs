@@ -6,10 +6,13 @@ use holdfast_testkit::{Helm, programs};
 use serde_json::{Value, json};
 
 use crate::{
-    drifts::{self, Drift},
     program::User,
-    support::{World, finding},
-    twin::Twins,
+    support::{
+        World,
+        drifts::{self, Drift},
+        finding,
+        twin::Twins,
+    },
 };
 
 #[tokio::test]
@@ -42,7 +45,7 @@ async fn is_fixed(name: &str, helm: Helm) {
     );
 
     let all = drifts::fields().into_iter().chain(drifts::keys_and_removals()).chain(drifts::deletions());
-    let waves = waves(all.filter(|drift| !ONLY_A_HUB_KNOWS.contains(&drift.editor)));
+    let waves = drifts::waves(all.filter(|drift| !ONLY_A_HUB_KNOWS.contains(&drift.editor)));
     for (index, wave) in waves.iter().enumerate() {
         let what = wave.iter().map(|drift| drift.editor).collect::<Vec<_>>().join(", ");
         for drift in wave {
@@ -75,20 +78,6 @@ async fn is_fixed(name: &str, helm: Helm) {
         helm.upgrade(world.workload, "web", &namespace, &chart, &values).await.unwrap();
     }
     twins.assert_all_equal(&world, "upgraded").await;
-}
-
-/// The drifts in as few groups as keep those of one object apart and in order.
-fn waves(drifts: impl Iterator<Item = Drift>) -> Vec<Vec<Drift>> {
-    let mut waves: Vec<Vec<Drift>> = Vec::new();
-    for drift in drifts {
-        let is_of_object = |wave: &Vec<Drift>| wave.iter().any(|other| (other.kind, other.object) == (drift.kind, drift.object));
-        let next = waves.iter().rposition(is_of_object).map_or(0, |last| last + 1);
-        if next == waves.len() {
-            waves.push(Vec::new());
-        }
-        waves[next].push(drift);
-    }
-    waves
 }
 
 fn texts(list: &Value) -> BTreeSet<&str> {

@@ -10,9 +10,6 @@
 
 mod approvals;
 mod canaries;
-#[allow(dead_code, reason = "shared with the hub's corrections")]
-#[path = "../correction/drifts.rs"]
-mod drifts;
 mod explain;
 mod fix;
 mod library;
@@ -21,6 +18,3 @@ mod refusals;
 mod shell;
 #[path = "../support/mod.rs"]
 mod support;
-#[allow(dead_code, reason = "shared with the hub's corrections")]
-#[path = "../correction/twin.rs"]
-mod twin;

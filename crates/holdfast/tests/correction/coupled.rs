@@ -4,13 +4,11 @@ use anyhow::ensure;
 use holdfast_testkit::{Helm, Target};
 use serde_json::{Value, json};
 
-use crate::{
-    drifts::Edit,
-    support::{
-        World,
-        alike::{comparable, same},
-        finding, path_of,
-    },
+use crate::support::{
+    World,
+    alike::{comparable, same},
+    edit::Edit,
+    finding, path_of,
     twin::HELM_AT_WORK,
 };
 

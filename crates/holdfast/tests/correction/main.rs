@@ -9,19 +9,20 @@
 )]
 
 mod coupled;
-mod drifts;
 #[path = "../support/mod.rs"]
 mod support;
-mod twin;
 
 use std::collections::BTreeSet;
 
 use holdfast_testkit::{Audit, Helm, Mark};
 use serde_json::{Value, json};
 
-use drifts::{Drift, Edit, Named};
-use support::{World, condition, finding, path_of};
-use twin::{HELM_AT_WORK, Twins};
+use support::{
+    World, condition,
+    drifts::{self, Drift, Edit, Named},
+    finding, path_of,
+    twin::{HELM_AT_WORK, Twins},
+};
 
 #[tokio::test]
 async fn every_drift_of_a_helm_3_release_goes_back_without_a_trace() {
@@ -53,7 +54,7 @@ async fn goes_back(name: &str, helm: Helm) {
     let mut node_port = node_port(&world).await;
     let start = world.workload.audit_mark().await.unwrap();
     let (mut corrections, mut writes) = (0, 0);
-    for wave in waves(drifts::fields().into_iter().chain(drifts::keys_and_removals()).chain(drifts::deletions())) {
+    for wave in drifts::waves(drifts::fields().into_iter().chain(drifts::keys_and_removals()).chain(drifts::deletions())) {
         // A record that changes anywhere in the cluster may claim these objects: what is under way is then decided on anew.
         let _quiet = HELM_AT_WORK.read().await;
         let what: Vec<&str> = wave.iter().map(|drift| drift.editor).collect();
@@ -97,20 +98,6 @@ async fn goes_back(name: &str, helm: Helm) {
     }
     world.wait_in_sync("web").await;
     twins.upgrade_and_roll_back(&world).await;
-}
-
-/// The drifts in as few groups as keep those of one object apart and in order.
-fn waves(drifts: impl Iterator<Item = Drift>) -> Vec<Vec<Drift>> {
-    let mut waves: Vec<Vec<Drift>> = Vec::new();
-    for drift in drifts {
-        let is_of_object = |wave: &Vec<Drift>| wave.iter().any(|other| (other.kind, other.object) == (drift.kind, drift.object));
-        let next = waves.iter().rposition(is_of_object).map_or(0, |last| last + 1);
-        if next == waves.len() {
-            waves.push(Vec::new());
-        }
-        waves[next].push(drift);
-    }
-    waves
 }
 
 /// The last correction of the object that the report lists is this one.

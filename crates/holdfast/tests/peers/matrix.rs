@@ -3,17 +3,7 @@
 use holdfast_testkit::{Target, Writer};
 use serde_json::{Value, json};
 
-/// How somebody changes an object.
-pub enum Edit {
-    /// JSON merge patch.
-    Merge(Value),
-    /// Strategic merge patch, as `kubectl edit` sends it.
-    Strategic(Value),
-    /// JSON Patch.
-    Json(Value),
-    /// It is deleted.
-    Delete,
-}
+use crate::support::edit::Edit;
 
 /// What the report says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,13 +168,7 @@ impl Drift {
     /// Does it.
     pub async fn make(&self, writer: &Writer, namespace: &str) {
         let target = self.target(namespace);
-        match &self.edit {
-            Edit::Merge(patch) => writer.merge_patch(&target, patch).await,
-            Edit::Strategic(patch) => writer.strategic_patch(&target, patch).await,
-            Edit::Json(operations) => writer.json_patch(&target, operations).await,
-            Edit::Delete => writer.delete(&target).await,
-        }
-        .unwrap_or_else(|error| panic!("{}: {error:#}", self.name));
+        self.edit.make(writer, &target).await;
     }
 }
 

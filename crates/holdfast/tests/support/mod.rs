@@ -2,7 +2,10 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub mod alike;
+pub mod drifts;
+pub mod edit;
 pub mod fixture;
+pub mod twin;
 
 use std::{
     fs::File,

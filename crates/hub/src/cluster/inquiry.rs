@@ -1,7 +1,9 @@
 //! Carries out the engine's steps for one object: reads, asks, proves and writes, and hands every answer back to
-//! [`holdfast_engine::decide::decide`]. Makes no decision of its own. Repairs that take two writes are in [`repair`], objects that are
-//! deleted and created again in [`replace`].
+//! [`holdfast_engine::decide::decide`]. Makes no decision of its own. The questions are in [`asking`] and their answers in [`facts`],
+//! repairs that take two writes in [`repair`], objects that are deleted and created again in [`replace`].
 
+mod asking;
+mod facts;
 mod repair;
 mod replace;
 
@@ -10,20 +12,19 @@ use std::{borrow::Cow, sync::Arc};
 use bytes::Bytes;
 use holdfast_api::report::{Action, Actor, Outcome, Reason, Verdict};
 use holdfast_engine::{
-    answer::{Answer, Fence, Live, Refusal},
+    answer::Live,
     assess::AcceptedPath,
     canonical::Digest,
     case::{self, Baseline, Case, Desired, Permit},
     decide::{self, Ask, Judgement, Step},
     foreign::{self, Look},
-    manager::{self, Operation},
-    owned::OwnedSet,
+    manager::{self, Writer},
     path::Path,
     plan::{Correction, Request},
     project, recreate,
 };
 use holdfast_fleet::{
-    call::{self, ApiClient, CallError, Effect, Endpoint, FieldManager, ListQuery, Retry, Shape},
+    call::{self, ApiClient, CallError, Effect, Endpoint, FieldManager, Retry},
     clock::Clock,
     meta::Meta,
 };
@@ -35,13 +36,12 @@ use super::{
     admission::Subject,
     context::{Context, Examined, Leave, Proposal, Written},
     guarded::Guarded,
-    records::{FenceQuestion, RECORD_LABELS, record_fields, record_place},
-    refusal::refusal,
     sight::{self, Sight},
     source::Learnt,
     state::{ObjectState, States},
 };
-use crate::{metrics::OracleOutcome, state_secrets::ClusterSecrets};
+use crate::state_secrets::ClusterSecrets;
+use facts::{Facts, answer, outcome};
 
 /// Field manager of every dry-run that asks the server about declared objects. Never used for a write.
 const ORACLE_MANAGER: &str = "holdfast";
@@ -75,75 +75,6 @@ pub enum Intents {
 impl From<Option<ClusterSecrets>> for Intents {
     fn from(secrets: Option<ClusterSecrets>) -> Self {
         secrets.map_or(Self::None, |secrets| Self::Kept(Box::new(secrets)))
-    }
-}
-
-/// An answer, reduced to what a decision may depend on.
-type Said = Result<Value, Refusal>;
-
-/// What has been learnt so far; a [`Case`] borrows from it.
-#[derive(Default)]
-struct Facts {
-    absent: bool,
-    live: Option<Said>,
-    live_text: Bytes,
-    oracle: Option<Said>,
-    oracle_again: Option<Said>,
-    create: Option<Said>,
-    claims: Option<Said>,
-    merged: Option<Said>,
-    proof: Option<Said>,
-    proof_again: Option<Said>,
-    fence: Fence,
-    /// The cluster answered a call, so a later one without an answer is about that call.
-    answered: bool,
-    unreachable: Option<CallError>,
-    stale_leave: bool,
-}
-
-impl Facts {
-    /// Reduces an answer, and keeps in mind when the cluster itself could not be talked to.
-    fn said(&mut self, answer: Result<call::Answer, CallError>) -> Said {
-        let error = match answer.and_then(|answer| answer.json()) {
-            Ok(object) => {
-                self.answered = true;
-                return Ok(object);
-            }
-            Err(error) => error,
-        };
-        let refusal = refusal(&error);
-        match error {
-            // A slow webhook makes one call time out; it says nothing about the cluster.
-            CallError::Timeout | CallError::BadAnswer | CallError::Redirect if self.answered => {}
-            _ if error.is_connection() || error == CallError::Unauthorized => self.unreachable = Some(error),
-            _ => self.answered = true,
-        }
-        Err(refusal)
-    }
-
-    fn live(&self) -> Live<'_> {
-        match &self.live {
-            _ if self.absent => Live::Absent,
-            None => Live::NotRead,
-            Some(Ok(live)) => Live::Present(live),
-            Some(Err(refusal)) => Live::Unreadable(refusal),
-        }
-    }
-}
-
-const fn outcome(said: &Said) -> OracleOutcome {
-    match said {
-        Ok(_) => OracleOutcome::Answered,
-        Err(Refusal { reason: Reason::ServerError, .. }) => OracleOutcome::Failed,
-        Err(_) => OracleOutcome::Refused,
-    }
-}
-
-const fn answer(said: Option<&Said>) -> Answer<'_> {
-    match said {
-        None => Answer::NotAsked,
-        Some(Ok(value)) => Answer::Given(value),
-        Some(Err(refusal)) => Answer::Refused(refusal),
     }
 }
 
@@ -342,21 +273,6 @@ impl Inquiry<'_> {
         }
     }
 
-    async fn read(&mut self) {
-        match self.examiner.client.get(&self.endpoint, Shape::Full).await {
-            Err(CallError::NotFound) => {
-                self.facts.absent = true;
-                self.facts.answered = true;
-            }
-            Ok(answer) => {
-                self.facts.answered = true;
-                self.facts.live = Some(answer.json().map_err(|error| refusal(&error)));
-                self.facts.live_text = answer.into_bytes();
-            }
-            Err(error) => self.facts.live = Some(self.facts.said(Err(error))),
-        }
-    }
-
     /// What was accepted, or is owed, for another incarnation proves nothing about this one.
     fn notice_another_incarnation(&mut self) {
         let (Some(known), Some(owned)) = (self.state.sight, &self.state.owned) else { return };
@@ -376,65 +292,15 @@ impl Inquiry<'_> {
         if meta.deletion_timestamp.is_some() || self.state.in_sync != Some(digest) {
             return None;
         }
-        let (entries, context) = (manager::entries(live), self.context);
+        let (context, additions) = (self.context, self.state.additions);
+        let is_untouched = |writer: &Writer| foreign::is_nothing(additions, context.foreign_tag) && foreign::is_untouched(live, writer);
+        if context.writer.as_ref().is_some_and(is_untouched) {
+            return Some(Judgement::unchanged(digest, additions));
+        }
+        let entries = manager::entries(live);
         let writer = case::release_writer(&entries, context.prefer, context.writer.as_ref(), context.deployed_at);
         let look = Look { gvk: &self.guarded.key.gvk, owned: &owned, live, entries: &entries, writer: writer.as_ref() };
-        let additions = self.state.additions;
         look.is_as_before(additions, context.foreign_tag).then(|| Judgement::unchanged(digest, additions))
-    }
-
-    async fn ask(&mut self, ask: Ask) {
-        let client = &self.examiner.client;
-        let oracle = || async {
-            let body = Bytes::copy_from_slice(self.guarded.text());
-            client.apply(&self.endpoint, body, &self.oracle_manager, true, Effect::DryRun).await
-        };
-        let create = async {
-            let body = json_bytes(&throw_away(self.guarded.desired().value));
-            client.create(&self.collection, body, &self.oracle_manager, Effect::DryRun).await
-        };
-        let claims = async {
-            let object = throw_away(self.guarded.desired().value);
-            let endpoint = self.collection.clone().named(object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default());
-            let endpoint = endpoint.map_err(|_| CallError::BadPath)?;
-            client.apply(&endpoint, json_bytes(&object), &self.oracle_manager, true, Effect::DryRun).await
-        };
-        let fence = async {
-            match &self.context.fence {
-                Some(question) => self.examiner.fence(question).await,
-                None => Fence::Unknown,
-            }
-        };
-        let (oracle, again, create, claims, fence) = tokio::join!(
-            only_if(ask.oracle, oracle()),
-            only_if(ask.again, oracle()),
-            only_if(ask.create, create),
-            only_if(ask.claims, claims),
-            only_if(ask.fence, fence)
-        );
-        if let Some(oracle) = oracle {
-            let said = self.facts.said(oracle);
-            if let (Ok(object), None) = (&said, &self.state.owned) {
-                self.state.owned = Some(self.examiner.states.intern(owned_by_oracle(object)));
-            }
-            self.facts.oracle = Some(said);
-        }
-        if let Some(again) = again {
-            self.facts.oracle_again = Some(self.facts.said(again));
-        }
-        if let Some(create) = create {
-            self.facts.create = Some(self.facts.said(create));
-        }
-        if let Some(claims) = claims {
-            let said = self.facts.said(claims);
-            if let Ok(object) = &said {
-                self.state.owned = Some(self.examiner.states.intern(owned_by_oracle(object)));
-            }
-            self.facts.claims = Some(said);
-        }
-        if let Some(fence) = fence {
-            self.facts.fence = fence;
-        }
     }
 
     async fn send(&self, correction: &Correction, effect: Effect) -> Result<call::Answer, CallError> {
@@ -458,9 +324,7 @@ impl Inquiry<'_> {
             // That took a moment.
             if !self.context.leave.as_ref().is_some_and(Leave::holds) {
                 self.fulfil().await;
-                self.facts.stale_leave = true;
-                let judgement = self.with_case(desired, decide::overtaken);
-                return self.conclude(judgement, None);
+                return self.give_way(desired);
             }
         }
         let drifts = self.with_case(desired, decide::drifts);
@@ -499,19 +363,22 @@ impl Inquiry<'_> {
             // The term ended between the decision and the wire.
             Err(CallError::Withheld) => {
                 self.note_first_write(correction, false).await;
-                self.facts.stale_leave = true;
-                let judgement = self.with_case(desired, decide::overtaken);
-                return self.conclude(judgement, None);
+                return self.give_way(desired);
             }
             Err(error) => {
-                let outcome = if error.retry() == Retry::Later { Outcome::Failed } else { Outcome::Refused };
+                let (reason, outcome) = self.failed(error);
                 self.note_first_write(correction, outcome == Outcome::Failed).await;
-                let refusal = self.facts.said(Err(error)).err();
-                let reason = refusal.map_or(Reason::ServerError, |refusal| refusal.reason);
                 (self.with_case(desired, |case| decide::refused_write(case, reason)), outcome)
             }
         };
         self.conclude(judgement, Some(Written { paths, actor, outcome, passed }))
+    }
+
+    /// What a write came to that was not carried out, as far as is known.
+    fn failed(&mut self, error: CallError) -> (Reason, Outcome) {
+        let outcome = if error.retry() == Retry::Later { Outcome::Failed } else { Outcome::Refused };
+        let refusal = self.facts.said(Err(error)).err();
+        (refusal.map_or(Reason::ServerError, |refusal| refusal.reason), outcome)
     }
 
     fn conclude(self, judgement: Judgement, write: Option<Written>) -> Examined {
@@ -566,43 +433,6 @@ fn learnt(entries: &[manager::Entry], context: &Context) -> Option<Learnt> {
     let entry = manager::release_entry(entries, context.prefer, context.writer.as_ref())?;
     let proven = matches!((entry.time, context.deployed_at), (Some(written), Some(deployed)) if written <= deployed);
     Some(Learnt { writer: entry.writer(), proven })
-}
-
-impl Examiner {
-    /// One consistent list of the release's records, metadata only, right before a write.
-    async fn fence(&self, question: &FenceQuestion) -> Fence {
-        let Ok(records) = record_place(question.store).and_then(|place| place.in_namespace(&question.namespace)) else {
-            return Fence::Unknown;
-        };
-        let labels = format!("{RECORD_LABELS},name={}", question.name);
-        let query = ListQuery { labels, fields: record_fields(question.store).to_owned(), consistent: true, ..ListQuery::default() };
-        match self.client.list(&records, Shape::Metadata, &query).await {
-            Ok(answer) => question.answer(answer.bytes()),
-            Err(_) => Fence::Unknown,
-        }
-    }
-}
-
-async fn only_if<T>(wanted: bool, question: impl Future<Output = T>) -> Option<T> {
-    if wanted { Some(question.await) } else { None }
-}
-
-/// The paths our own entry holds in the answer to a forced dry-run; none for an object that claims nothing.
-fn owned_by_oracle(answer: &Value) -> OwnedSet {
-    manager::entries(answer)
-        .into_iter()
-        .find(|entry| entry.manager == ORACLE_MANAGER && entry.operation == Operation::Apply && entry.subresource.is_empty())
-        .map(|entry| entry.fields)
-        .unwrap_or_default()
-}
-
-/// The declared object under a name nobody uses, to see what admission makes of a creation.
-fn throw_away(mut object: Value) -> Value {
-    if let Some(Value::String(name)) = object.pointer_mut("/metadata/name") {
-        name.truncate(name.char_indices().map(|(index, _)| index).take_while(|index| *index < 40).last().unwrap_or_default());
-        *name = format!("{name}x-holdfast-{:06x}", rand::random::<u32>() & 0xff_ffff);
-    }
-    object
 }
 
 fn uid_of(object: &Value) -> &str {

@@ -7,8 +7,8 @@ use std::{
 };
 
 use holdfast_api::report::{
-    Action, Change, CorrectionRecord, Deviation, DeviationReason, DriftReportStatus, Finding, MAX_CORRECTIONS, MAX_LISTED, ObjectRef,
-    PathFinding, Reason, Source, SourceKind, Summary, Verdict,
+    Action, Change, CorrectionRecord, Deviation, DriftReportStatus, Finding, MAX_CORRECTIONS, MAX_LISTED, ObjectRef, Outcome, PathFinding,
+    Reason, Source, SourceKind, Summary, Verdict,
 };
 use holdfast_engine::{
     blast::{Blast, Trip},
@@ -16,7 +16,6 @@ use holdfast_engine::{
     decide::Judgement,
     manager::{Operation, Writer},
     object::ObjectKey,
-    redact,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -24,7 +23,6 @@ use tokio::time::Instant;
 use super::{
     book::{Phase, Revision},
     identities::Claim,
-    memory::Recalled,
     pace::Pace,
     permits::Permits,
     records::ReleaseName,
@@ -34,11 +32,12 @@ use super::{
 use crate::{
     policy::{Guard, PolicyName, tally::RuleUse},
     reports::bounds,
-    state_secrets::{StoredRelease, StoredShown},
+    state_secrets::StoredRelease,
 };
 
 mod added;
 mod conditions;
+mod deviations;
 #[cfg(test)]
 mod tests;
 
@@ -193,39 +192,6 @@ impl Guardianship {
         }
     }
 
-    /// Goes on with the accepted differences that an earlier process knew of an object.
-    pub fn recall_deviations(&mut self, id: StateId, key: &ObjectKey, recalled: &Recalled) {
-        self.normalized.insert(id, u64::from(recalled.normalized));
-        let shown: Vec<Deviation> = recalled
-            .shown
-            .iter()
-            .map(|shown| Deviation {
-                object: object_ref(key, &recalled.uid),
-                path: shown.path.clone(),
-                reason: shown.reason,
-                since: shown.since,
-                message: shown.message.clone(),
-            })
-            .collect();
-        if !shown.is_empty() {
-            self.deviations.insert(id, shown);
-        }
-    }
-
-    /// The accepted differences of an object in the form that is kept: UID, how many are only counted, and those that are shown.
-    pub fn kept_deviations(&self, id: StateId) -> (String, u32, Vec<StoredShown>) {
-        let normalized = self.normalized.get(&id).copied().unwrap_or_default();
-        let shown = self.deviations.get(&id).map(Vec::as_slice).unwrap_or_default();
-        let uid = shown.first().map(|deviation| deviation.object.uid.clone()).unwrap_or_default();
-        let shown = shown.iter().map(|deviation| StoredShown {
-            path: deviation.path.clone(),
-            reason: deviation.reason,
-            since: deviation.since,
-            message: deviation.message.clone(),
-        });
-        (uid, u32::try_from(normalized).unwrap_or(u32::MAX), shown.collect())
-    }
-
     /// Takes in the policy's word and where the release stands. Answers whether that is news.
     pub fn moves(&mut self, guard: Arc<Guard>, phase: Phase) -> bool {
         let is_news = self.phase != phase || *self.guard != *guard;
@@ -270,25 +236,23 @@ impl Guardianship {
 
     /// Forgets what was found of objects that are declared otherwise now: it says nothing about the new revision.
     pub fn forget(&mut self, changed: &[StateId]) {
-        for id in changed {
-            self.findings.remove(id);
-            self.added.remove(id);
-            self.verdicts.remove(id);
-            self.deviations.remove(id);
-            self.normalized.remove(id);
-        }
+        let changed: HashSet<&StateId> = changed.iter().collect();
+        self.keep(|id| !changed.contains(id));
+    }
+
+    fn keep(&mut self, stays: impl Fn(&StateId) -> bool) {
+        self.findings.retain(|id, _| stays(id));
+        self.added.retain(|id, _| stays(id));
+        self.verdicts.retain(|id, _| stays(id));
+        self.deviations.retain(|id, _| stays(id));
+        self.normalized.retain(|id, _| stays(id));
     }
 
     /// Takes over what a revision declares; forgets objects it no longer does.
     pub fn load(&mut self, loaded: Loaded) {
         let declared: HashSet<StateId> = loaded.objects.iter().copied().collect();
-        let keep = |id: &StateId| declared.contains(id);
         self.since = Instant::now();
-        self.findings.retain(|id, _| keep(id));
-        self.added.retain(|id, _| keep(id));
-        self.verdicts.retain(|id, _| keep(id));
-        self.deviations.retain(|id, _| keep(id));
-        self.normalized.retain(|id, _| keep(id));
+        self.keep(|id| declared.contains(id));
         self.was_not_empty |= !loaded.objects.is_empty();
         // Another revision may have been applied another way.
         if let Some(learnt) = &mut self.writer {
@@ -406,48 +370,12 @@ impl Guardianship {
         corrected.checked_add(jiff::SignedDuration::try_from(self.guard.interval).unwrap_or_default()).ok()
     }
 
-    fn take_deviations(&mut self, id: StateId, key: &ObjectKey, uid: &str, judgement: &Judgement, now: Timestamp) {
-        let before = self.deviations.remove(&id).unwrap_or_default();
-        let normalized = judgement.accepted.iter().filter(|accepted| accepted.reason == DeviationReason::Normalized).count();
-        self.normalized.insert(id, u64::try_from(normalized).unwrap_or(u64::MAX));
-        let shown: Vec<Deviation> = judgement
-            .accepted
-            .iter()
-            .filter(|accepted| accepted.reason != DeviationReason::Normalized)
-            .map(|accepted| {
-                let path = redact::path_text(&key.gvk, &accepted.path);
-                let known = before.iter().find(|old| old.path == path && old.reason == accepted.reason);
-                known.cloned().unwrap_or_else(|| Deviation {
-                    object: object_ref(key, uid),
-                    path,
-                    reason: accepted.reason,
-                    since: now,
-                    message: accepted.note.clone(),
-                })
-            })
-            .collect();
-        if !shown.is_empty() {
-            self.deviations.insert(id, shown);
-        }
-    }
-
-    /// Admission deviations of an object, to tell new ones.
-    pub fn admission_paths(&self, id: StateId) -> Vec<String> {
-        self.deviations
-            .get(&id)
-            .into_iter()
-            .flatten()
-            .filter(|deviation| deviation.reason == DeviationReason::Admission)
-            .map(|deviation| deviation.path.clone())
-            .collect()
-    }
-
     /// Notes a write.
     pub fn wrote(&mut self, record: CorrectionRecord) {
         if self.corrections.len() == MAX_CORRECTIONS {
             self.corrections.pop_front();
         }
-        if matches!(record.outcome, holdfast_api::report::Outcome::Corrected | holdfast_api::report::Outcome::Recreated) {
+        if matches!(record.outcome, Outcome::Corrected | Outcome::Recreated) {
             self.last_correction_at = Some(record.time);
         }
         self.corrections.push_back(record);
@@ -490,18 +418,6 @@ impl Guardianship {
         let mut counts = [0; Verdict::ALL.len()];
         for (verdict, count) in Verdict::ALL.into_iter().zip(&mut counts) {
             *count = self.verdicts.values().filter(|known| **known == verdict).count() as u64;
-        }
-        counts
-    }
-
-    /// Accepted differences by reason, in the order of [`DeviationReason::ALL`].
-    pub fn deviation_counts(&self) -> [u64; DeviationReason::ALL.len()] {
-        let mut counts = [0; DeviationReason::ALL.len()];
-        for (reason, count) in DeviationReason::ALL.into_iter().zip(&mut counts) {
-            *count = match reason {
-                DeviationReason::Normalized => self.normalized.values().sum(),
-                _ => self.deviations.values().flatten().filter(|deviation| deviation.reason == reason).count() as u64,
-            };
         }
         counts
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use holdfast_api::report::{Action, DeviationReason, Finding, PathFinding};
+use holdfast_api::report::{Action, Change, DeviationReason, Finding, PathFinding};
 use holdfast_testkit::{Audit, ControlPlane, Helm, MutatingWebhook, Rule, Target, WebhookOptions, management::HUB_USER, mutate};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -95,7 +95,12 @@ impl Story<'_> {
         let audit = self.west.audit_since(mark).await?.by_user(HUB_USER);
         ensure!(audit.writes().is_empty(), "the hub fights the webhook:\n{}", audit.writes());
         self.terminal.good("accepted", &format!("reason {}: the server makes this of the declared value", deviation.reason.as_str()));
-        self.terminal.line("", &format!("{} dry-run asked, 0 writes", audit.dry_runs().len()));
+        let asked = audit.dry_runs().len();
+        self.terminal.line("", &format!("{asked} dry-run{} asked, 0 writes", if asked == 1 { "" } else { "s" }));
+        let added = self.finding(WEST, "cache", "Deployment", Action::Reported, "annotations/team").await?;
+        let path = added.paths.iter().find(|path| path.change == Change::Added).context("nothing was added")?;
+        let by = path.actor.as_ref().map_or("nobody", |actor| actor.manager.as_str());
+        self.terminal.line("reported", &format!("{} was added by {by}; the policy lets it stay", path.path));
         Ok(webhook)
     }
 
@@ -145,13 +150,13 @@ impl Story<'_> {
         self.fleet.report_when(&what, cluster, release, |status| status.findings.iter().find(listed).cloned()).await
     }
 
-    /// Prints the paths of a finding with values and actors.
+    /// Prints the declared paths of a finding with values and actors.
     fn seen(&self, finding: &Finding) -> Result<()> {
         if finding.paths.is_empty() {
             let object = format!("{} {}/{}", finding.object.kind, finding.object.namespace, finding.object.name);
             self.terminal.bad("seen", &format!("{object} is missing; a deletion leaves no trace of who"));
         }
-        for path in &finding.paths {
+        for path in finding.paths.iter().filter(|path| path.change != Change::Added) {
             self.terminal.bad("seen", &path.path);
             self.terminal.line("", &values(path)?);
         }

@@ -8,7 +8,7 @@ use holdfast_engine::{
     plan::Correction,
     recreate,
 };
-use holdfast_fleet::call::{CallError, Effect, Retry};
+use holdfast_fleet::call::{CallError, Effect};
 use serde_json::{Value, json};
 
 use super::{Inquiry, json_bytes, uid_of, version_of};
@@ -48,8 +48,7 @@ impl Inquiry<'_> {
                 let (judgement, outcome) = match error {
                     CallError::Conflict | CallError::NotFound => (self.with_case(desired, decide::overtaken), Outcome::Conflict),
                     error => {
-                        let outcome = if error.retry() == Retry::Later { Outcome::Failed } else { Outcome::Refused };
-                        let reason = self.facts.said(Err(error)).err().map_or(Reason::ServerError, |refusal| refusal.reason);
+                        let (reason, outcome) = self.failed(error);
                         (self.with_case(desired, |case| decide::refused_write(case, reason)), outcome)
                     }
                 };
@@ -63,7 +62,7 @@ impl Inquiry<'_> {
                 (judgement, Outcome::Recreated)
             }
             Err(error) => {
-                let reason = self.facts.said(Err(error)).err().map_or(Reason::ServerError, |refusal| refusal.reason);
+                let (reason, _) = self.failed(error);
                 self.facts.absent = true;
                 (recreate::half_done(reason), Outcome::Failed)
             }

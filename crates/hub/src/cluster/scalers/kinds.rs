@@ -76,10 +76,13 @@ impl ScalerSight {
         let Named { metadata } = serde_json::from_str(text).ok()?;
         let by = format!("{} {}", kind.names().0, metadata.name);
         let rule = match kind {
-            ScalerKind::Hpa => spec::<Hpa>(text).map(|spec| spec.rule(by)),
-            ScalerKind::ScaledObject => spec::<ScaledObject>(text).map(|spec| spec.rule(by, metadata.annotations.get(PAUSED_AT))),
-            ScalerKind::Vpa => spec::<Vpa>(text).and_then(|spec| spec.rule(by)),
+            ScalerKind::Hpa => spec::<Hpa>(text).map(|spec| Some(spec.rule(by.clone()))),
+            ScalerKind::ScaledObject => {
+                spec::<ScaledObject>(text).map(|spec| Some(spec.rule(by.clone(), metadata.annotations.get(PAUSED_AT))))
+            }
+            ScalerKind::Vpa => spec::<Vpa>(text).map(|spec| spec.rule(by.clone())),
         };
+        let rule = rule.unwrap_or_else(|| spec::<Unread>(text).map(|spec| spec.rule(kind, by)));
         let target = |target: &TargetRef| {
             let group = Gvk::new(&target.api_version, &target.kind).group;
             StateId::new(cluster, &group, &target.kind, Some(&metadata.namespace), &target.name)
@@ -157,15 +160,37 @@ struct ScaleTarget {
     name: String,
 }
 
+impl ScaleTarget {
+    fn filled_in(self) -> TargetRef {
+        let or = |given: Option<String>, default: &str| given.filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned());
+        TargetRef { api_version: or(self.api_version, "apps/v1"), kind: or(self.kind, "Deployment"), name: self.name }
+    }
+}
+
 impl ScaledObject {
     fn rule(self, by: String, paused_at: Option<&String>) -> (TargetRef, Scaler) {
-        let or = |given: Option<String>, default: &str| given.filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned());
-        let target = self.scale_target_ref;
-        let target = TargetRef { api_version: or(target.api_version, "apps/v1"), kind: or(target.kind, "Deployment"), name: target.name };
+        let target = self.scale_target_ref.filled_in();
         let mut ranges = vec![self.min_replica_count.unwrap_or(0)..=self.max_replica_count.unwrap_or(100)];
         let further = self.idle_replica_count.into_iter().chain(paused_at.and_then(|count| count.parse().ok()));
         ranges.extend(further.map(|count| count..=count));
         (target, Scaler::Replicas(Replicas { by, ranges }))
+    }
+}
+
+/// An autoscaler of which only this much can be read: within which bounds it works is not known, so everything it could set is left alone.
+#[derive(Deserialize)]
+struct Unread {
+    #[serde(alias = "scaleTargetRef", alias = "targetRef")]
+    target: ScaleTarget,
+}
+
+impl Unread {
+    fn rule(self, kind: ScalerKind, by: String) -> (TargetRef, Scaler) {
+        let scaler = match kind {
+            ScalerKind::Hpa | ScalerKind::ScaledObject => Scaler::Replicas(Replicas::between(by, 0, i64::MAX)),
+            ScalerKind::Vpa => Scaler::Resources(Resources { by, rules: Vec::new() }),
+        };
+        (self.target.filled_in(), scaler)
     }
 }
 
@@ -330,6 +355,19 @@ mod tests {
             );
         }
         assert_eq!(read(ScalerKind::ScaledObject, &none, &json!({"triggers": []})), None, "it scales nothing");
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_may_set_anything() {
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+        let web = StateId::new(CLUSTER, "apps", "Deployment", Some("t"), "web");
+        let any = Scaler::Replicas(Replicas::between("ScaledObject x".to_owned(), 0, i64::MAX));
+        let spec = json!({"scaleTargetRef": {"name": "web"}, "maxReplicaCount": "many"});
+        assert_eq!(read(ScalerKind::ScaledObject, &json!({}), &spec), Some((web, any)));
+        let any = Scaler::Resources(Resources { by: "VerticalPodAutoscaler x".to_owned(), rules: Vec::new() });
+        let spec = json!({"targetRef": target, "resourcePolicy": {"containerPolicies": [{"containerName": "c", "minAllowed": null}]}});
+        assert_eq!(read(ScalerKind::Vpa, &json!({}), &spec), Some((web, any)));
+        assert_eq!(read(ScalerKind::Hpa, &json!({}), &json!({"maxReplicas": 3})), None, "nothing says what it scales");
     }
 
     #[test]

@@ -7,12 +7,10 @@ use holdfast_testkit::{Helm, programs};
 use serde_json::Value;
 use tokio::sync::RwLock;
 
-use crate::{
+use super::{
+    World,
+    alike::{comparable, same},
     drifts::{Drift, target},
-    support::{
-        World,
-        alike::{comparable, same},
-    },
 };
 
 /// Values of the first revision: all that the second one drops or changes.
@@ -99,7 +97,7 @@ impl Twins {
     async fn wait_in_sync(&self, world: &World, revision: u64) {
         world
             .wait_report(Some("web"), "in sync after Helm", |status| {
-                status["source"]["revision"] == revision && crate::support::condition(status, "InSync") == "True"
+                status["source"]["revision"] == revision && super::condition(status, "InSync") == "True"
             })
             .await;
     }

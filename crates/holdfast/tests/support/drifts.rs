@@ -1,23 +1,9 @@
 //! What somebody does to a release of chart `mini10`, and what the report says about it.
 
-use holdfast_testkit::{Target, Writer, status_code};
+use holdfast_testkit::{Target, Writer};
 use serde_json::{Value, json};
 
-/// How somebody changes an object.
-pub enum Edit {
-    /// JSON merge patch.
-    Merge(Value),
-    /// Strategic merge patch, as `kubectl edit` sends it.
-    Strategic(Value),
-    /// JSON Patch.
-    Json(Value),
-    /// Through `/scale`.
-    Scale(u32),
-    /// The object is deleted.
-    Delete,
-    /// The object is deleted and somebody makes another one in its place.
-    Recreate(Value),
-}
+pub use super::edit::Edit;
 
 /// Whom the report names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,27 +64,18 @@ impl Drift {
     }
 }
 
-impl Edit {
-    /// Does it.
-    pub async fn make(&self, writer: &Writer, target: &Target) {
-        match self {
-            Self::Merge(patch) => writer.merge_patch(target, patch).await,
-            Self::Strategic(patch) => writer.strategic_patch(target, patch).await,
-            Self::Json(operations) => writer.json_patch(target, operations).await,
-            Self::Scale(replicas) => writer.merge_patch(&target.scale(), &json!({"spec": {"replicas": replicas}})).await,
-            Self::Delete => writer.delete(target).await,
-            Self::Recreate(object) => {
-                writer.delete(target).await.unwrap();
-                let text = object.to_string().replace("NAMESPACE", target.namespace.as_deref().unwrap());
-                match writer.create(target, &serde_json::from_str(&text).unwrap()).await {
-                    // Somebody was faster.
-                    Err(error) if status_code(&error) == Some(409) => Ok(Value::Null),
-                    created => created,
-                }
-            }
+/// The drifts in as few groups as keep those of one object apart and in order.
+pub fn waves(drifts: impl Iterator<Item = Drift>) -> Vec<Vec<Drift>> {
+    let mut waves: Vec<Vec<Drift>> = Vec::new();
+    for drift in drifts {
+        let is_of_object = |wave: &Vec<Drift>| wave.iter().any(|other| (other.kind, other.object) == (drift.kind, drift.object));
+        let next = waves.iter().rposition(is_of_object).map_or(0, |last| last + 1);
+        if next == waves.len() {
+            waves.push(Vec::new());
         }
-        .unwrap_or_else(|error| panic!("{target:?}: {error:#}"));
+        waves[next].push(drift);
     }
+    waves
 }
 
 /// An object of the chart.
