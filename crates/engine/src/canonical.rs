@@ -30,6 +30,11 @@ impl Digest {
         Self(bytes)
     }
 
+    /// The first eight bytes, where that many tell things apart well enough.
+    pub fn number(&self) -> u64 {
+        self.0.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+    }
+
     /// The bytes, for keyed hashing or sealing before anything leaves the process.
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0

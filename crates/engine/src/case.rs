@@ -85,7 +85,7 @@ impl Accepted {
 
 fn path_id(path: &Path) -> u64 {
     let digest = Digest::of_bytes(path.to_string().as_bytes());
-    digest.bytes().iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte))
+    digest.number()
 }
 
 /// Whether drift of this object may be written.

@@ -198,7 +198,7 @@ fn digest(additions: &[Addition<'_>], live: &Value, tag: u64) -> u64 {
         digester.add(addition.holder.manager.as_bytes());
         digester.add(project::find(live, &addition.path).digest().bytes());
     }
-    let number = digester.finish().bytes().iter().take(8).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));
+    let number = digester.finish().number();
     // The lowest bit is for what is reported, and no digest is that of nobody looking.
     (number | 2) & !LISTED
 }

@@ -7,7 +7,7 @@ use holdfast_hub::{
     cluster::{
         context::{Context, Leave, Sends},
         guarded::Guarded,
-        ignore_rules,
+        rules::ObjectRules,
         source::{Guardianship, object_ref},
     },
     fleet_view::Gate,
@@ -264,7 +264,7 @@ fn accepted_difference(known: &Guardianship, guarded: &Guarded, live: Option<&Va
 /// Which ignore rule it is.
 fn rule(known: &Guardianship, guarded: &Guarded, accepted: &AcceptedPath, actor: Option<&Actor>, now: Timestamp) -> Option<String> {
     let manager = actor.map(|actor| actor.manager.as_str());
-    let rule = ignore_rules(known, guarded, now).into_iter().find(|rule| rule.covers(&accepted.path, manager))?;
+    let rule = ObjectRules::of(&known.guard, guarded, now).ignore.into_iter().find(|rule| rule.covers(&accepted.path, manager))?;
     let index = known.guard.ignore.iter().position(|candidate| *candidate == rule)?;
     let until = rule.until().map(|until| format!(", until {until}")).unwrap_or_default();
     Some(format!("spec.ignore[{index}]{until}"))

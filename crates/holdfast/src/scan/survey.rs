@@ -26,12 +26,11 @@ use holdfast_hub::{
         book::{Book, Phase, Revision, same_record},
         claims::Claims,
         context::{Context as JudgeContext, Examined, Leave, Sends},
-        enforced_paths, exclusive_paths,
         guarded::Guarded,
-        ignore_rules,
         inquiry::{Examiner, Intents},
         records::{FenceQuestion, ReleaseName},
         release::{self, Declared, LoadError},
+        rules::ObjectRules,
         scalers::Scalers,
         source::{Contact, Guardianship, Loaded},
         state::{ObjectState, StateId, States},
@@ -112,14 +111,15 @@ impl Surroundings {
     /// What an object of a release is judged with where nothing is written.
     pub fn context(&self, known: &Guardianship, guarded: &Guarded, now: Timestamp) -> JudgeContext {
         let revision = known.judgeable();
+        let ObjectRules { ignore, enforce, exclusive } = ObjectRules::of(&known.guard, guarded, now);
         JudgeContext {
             permit: Permit::Report(None),
             recreate: false,
-            ignore: ignore_rules(known, guarded, now),
-            enforce: enforced_paths(known, guarded),
+            ignore,
+            enforce,
             foreign: known.guard.foreign,
-            exclusive: exclusive_paths(known, guarded),
-            foreign_tag: 0,
+            exclusive,
+            foreign_tag: known.guard.foreign_tag,
             ledger: None,
             writer: None,
             prefer: known.loaded.as_ref().map(|loaded| loaded.prefer),

@@ -7,16 +7,14 @@ use holdfast_api::{
     report::{Action, CorrectionRecord, Outcome, PathFinding, Reason, Verdict},
 };
 use holdfast_engine::{
-    canonical::Digest,
     case::{Permit, Word},
     contest::Alternation,
     decide::{Judgement, self_conflict},
     foreign::{NOT_LOOKED_FOR, is_listed},
-    path::{Path, Pattern},
+    path::Path,
 };
 use holdfast_helm::Store;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
@@ -27,12 +25,12 @@ use super::{
     loads::doubling,
     queue::Due,
     records::{FenceQuestion, ReleaseName},
+    rules::ObjectRules,
     source::{Guardianship, Learnt, differs, is_drift},
     state::{ObjectState, StateId},
 };
 use crate::{
     events::{EventReason, Happening, Regarding},
-    policy::{Guard, Ignore, PathsOf, Texts},
     text::cut,
 };
 
@@ -81,14 +79,15 @@ impl Actor {
         }
         // Before the permit is looked up: leave that ends in between was never given.
         let leave = Leave::now(&self.seat.leave, &self.shared.term);
+        let ObjectRules { ignore, enforce, exclusive } = ObjectRules::of(&known.guard, &guarded, self.shared.clock.now());
         let mut context = Context {
             permit: self.permit(known, &guarded, Instant::now()),
             recreate: known.guard.recreate == Recreate::OnImmutable,
-            ignore: ignore_rules(known, &guarded, self.shared.clock.now()),
-            enforce: enforced_paths(known, &guarded),
+            ignore,
+            enforce,
             foreign: known.guard.foreign,
-            exclusive: exclusive_paths(known, &guarded),
-            foreign_tag: foreign_tag(&known.guard),
+            exclusive,
+            foreign_tag: known.guard.foreign_tag,
             ledger: self.ledgers.get(&due.id).cloned().map(Arc::new),
             writer: known.writer().cloned(),
             prefer: Some(loaded.prefer),
@@ -364,8 +363,8 @@ impl Actor {
     pub(super) fn until_next_probe(&self, id: StateId) -> Option<Duration> {
         let ledger = self.ledgers.get(&id)?;
         let (release, guarded) = self.objects.get(&id)?.claimants.first()?;
-        let enforced = enforced_paths(self.releases.get(release)?, guarded);
         let now = self.shared.clock.now();
+        let ObjectRules { enforce: enforced, .. } = ObjectRules::of(&self.releases.get(release)?.guard, guarded, now);
         let probe = ledger.next_probe(|path: &Path| enforced.iter().any(|pattern| pattern.covers(path)), now)?;
         Duration::try_from(probe.duration_since(now)).ok()
     }
@@ -418,11 +417,6 @@ impl Actor {
     }
 }
 
-/// Paths of an object that its policy enforces.
-pub fn enforced_paths(known: &Guardianship, guarded: &Guarded) -> Vec<Pattern> {
-    paths_of(&known.guard.enforce, guarded)
-}
-
 /// How long a write that was tried in vain `tries` times before waits.
 pub(super) fn retry_after(tries: u32) -> Duration {
     doubling(FIRST_RETRY, tries, LAST_RETRY)
@@ -435,44 +429,6 @@ pub fn word_of(known: &Guardianship, store: Store) -> Word {
         Store::Secrets => Word::OwnNamespace,
         Store::ConfigMaps => Word::ConfigMaps,
     }
-}
-
-/// The ignore rules of a release's policy that are about this object at this time.
-pub fn ignore_rules(known: &Guardianship, guarded: &Guarded, now: Timestamp) -> Vec<Ignore> {
-    if known.guard.ignore.is_empty() {
-        return Vec::new();
-    }
-    let (labels, annotations) = declared_texts(guarded);
-    known.guard.ignore.iter().filter(|rule| rule.matches_object(&guarded.key, &labels, &annotations, now)).cloned().collect()
-}
-
-/// Containers of an object in which everything that was added is drift.
-pub fn exclusive_paths(known: &Guardianship, guarded: &Guarded) -> Vec<Pattern> {
-    paths_of(&known.guard.exclusive, guarded)
-}
-
-fn paths_of(rules: &[PathsOf], guarded: &Guarded) -> Vec<Pattern> {
-    if rules.is_empty() {
-        return Vec::new();
-    }
-    let (labels, annotations) = declared_texts(guarded);
-    rules.iter().flat_map(|rule| rule.of(&guarded.key, &labels, &annotations)).cloned().collect()
-}
-
-/// Labels and annotations as they are declared: nothing on the workload cluster can bring an object under a rule.
-pub(super) fn declared_texts(guarded: &Guarded) -> (Texts, Texts) {
-    let desired = guarded.desired().value;
-    let texts = |field: &str| -> Texts {
-        let map = desired.pointer(field).and_then(Value::as_object);
-        map.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
-    };
-    (texts("/metadata/labels"), texts("/metadata/annotations"))
-}
-
-/// Stands for everything in a policy that bears on fields that somebody added.
-pub fn foreign_tag(guard: &Guard) -> u64 {
-    let rules = format!("{:?} {:?} {:?}", guard.foreign, guard.exclusive, guard.ignore);
-    Digest::of_bytes(rules.as_bytes()).bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
 }
 
 /// One sentence for an Event: paths and managers, never values.

@@ -44,6 +44,7 @@ pub mod refusal;
 pub mod release;
 mod releases;
 mod remembering;
+pub mod rules;
 pub mod scalers;
 mod shared;
 pub mod sight;
@@ -76,7 +77,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use judging::{enforced_paths, exclusive_paths, ignore_rules, word_of};
+pub use judging::word_of;
 pub use shared::Shared;
 
 use crate::{

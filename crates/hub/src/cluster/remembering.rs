@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use super::{
     actor::{Actor, Job},
     guarded::Guarded,
-    judging::{foreign_tag, retry_after},
+    judging::retry_after,
     memory::{Recalled, Written},
     records::ReleaseName,
     source::Guardianship,
@@ -91,7 +91,7 @@ impl Actor {
         if !self.claims.others(id, &release).is_empty() {
             return false;
         }
-        let tag = foreign_tag(&known.guard);
+        let tag = known.guard.foreign_tag;
         let standing = self.standing.remove(&id);
         let added = standing.as_ref().and_then(|standing| standing.added.as_deref()).map(serde_json::from_str::<Finding>);
         let stands = match (&standing, state.in_sync) {

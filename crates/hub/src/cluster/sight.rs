@@ -60,14 +60,14 @@ impl Sight {
             into.add(entry.time.as_deref().unwrap_or_default().as_bytes());
         }
         Self {
-            uid: short(Digest::of_bytes(meta.uid.as_bytes())),
+            uid: Digest::of_bytes(meta.uid.as_bytes()).number(),
             version: version_of(meta),
             generation,
             metadata: meta_digest(meta),
-            ours: short(ours.finish()),
-            others: short(others.finish()),
-            holdings: short(holdings.finish()),
-            status: short(status.finish()),
+            ours: ours.finish().number(),
+            others: others.finish().number(),
+            holdings: holdings.finish().number(),
+            status: status.finish().number(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Sight {
 
     /// Whether `meta` is this very version of this very object.
     pub fn is_version(&self, meta: &Meta<'_>) -> bool {
-        self.version == version_of(meta) && self.uid == short(Digest::of_bytes(meta.uid.as_bytes()))
+        self.version == version_of(meta) && self.uid == Digest::of_bytes(meta.uid.as_bytes()).number()
     }
 
     /// The resource version, as a number or its digest: only equality counts.
@@ -160,13 +160,9 @@ fn touches(entry: &ManagedEntry<'_>, owned: &OwnedSet) -> bool {
     entry.fields.is_none_or(|fields| meets(owned, fields.get()))
 }
 
-fn short(digest: Digest) -> u64 {
-    digest.bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
-}
-
 /// Versions are opaque by contract and numbers in practice; either way only equality counts.
 pub fn version_of(meta: &Meta<'_>) -> u64 {
-    meta.resource_version.parse().unwrap_or_else(|_| short(Digest::of_bytes(meta.resource_version.as_bytes())))
+    meta.resource_version.parse().unwrap_or_else(|_| Digest::of_bytes(meta.resource_version.as_bytes()).number())
 }
 
 #[cfg(test)]

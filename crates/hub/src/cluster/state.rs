@@ -40,7 +40,7 @@ impl StateId {
 
     /// Which of `turns` turns the object has: spreads objects evenly.
     pub fn turn(&self, turns: u64) -> u64 {
-        let number = self.0.bytes().iter().take(8).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));
+        let number = self.0.number();
         number % turns.max(1)
     }
 

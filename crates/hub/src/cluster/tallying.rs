@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{actor::Actor, judging::declared_texts, records::ReleaseName, source::Guardianship, state::StateId};
+use super::{actor::Actor, records::ReleaseName, rules::subject, source::Guardianship, state::StateId};
 use crate::policy::{
     Ignore,
     tally::{ClusterTally, RuleUse, Tally},
@@ -71,7 +71,7 @@ impl Actor {
     /// What one rule means for one object. Where it is not known what an object owns, a rule about it may have its use.
     fn use_of_rule(&self, rule: &Ignore, id: StateId) -> RuleUse {
         let guarded = self.objects.get(&id).and_then(|slot| slot.claimants.first()).map(|(_, guarded)| guarded);
-        if !guarded.is_some_and(|guarded| rule.is_about(&guarded.key, || declared_texts(guarded))) {
+        if !guarded.is_some_and(|guarded| rule.is_about(&subject(guarded))) {
             return RuleUse::NoObject;
         }
         let owned = self.shared.states.get(id).and_then(|state| state.owned);

@@ -6,7 +6,7 @@ use holdfast_api::{
     duration::Span,
     policy::{Contest, DEFAULT_INTERVAL, DriftPolicySpec, Foreign, LabelSelector, Limit, Mode, OnFailedRelease, Recreate, ReleaseSelector},
 };
-use holdfast_engine::{blast::BlastRule, path::PathError};
+use holdfast_engine::{blast::BlastRule, canonical::Digest, path::PathError};
 
 use super::{
     Glob, Ignore, PathsOf, PolicyName,
@@ -113,6 +113,8 @@ pub struct Guard {
     pub foreign: Foreign,
     /// Containers of fields where anything added is drift.
     pub exclusive: Arc<[PathsOf]>,
+    /// Stands for all of it that bears on fields that somebody added.
+    pub foreign_tag: u64,
     /// Paths that are never yielded.
     pub enforce: Arc<[PathsOf]>,
     /// Whether an object may be deleted and created again.
@@ -135,6 +137,7 @@ impl Guard {
     /// A guard that reports and accepts nothing: that of a release that no policy selects, on a hub with `--default-mode Warn`.
     pub fn default_warn() -> Self {
         Self {
+            foreign_tag: foreign_tag(Foreign::Report, &[], &[]),
             policy: None,
             mode: Mode::Warn,
             interval: DEFAULT_INTERVAL.0,
@@ -211,13 +214,16 @@ impl Policy {
             .map_err(|error| at(&format!("spec.clusterSelector.{}", error.field), Problem::Selector(error.problem)))?;
         let releases = ReleaseMatcher::compile_all(&spec.releases)?;
         let ignore = spec.ignore.iter().enumerate().map(|(index, rule)| Ignore::compile(rule, &format!("spec.ignore[{index}]")));
+        let (foreign, ignore) = (spec.foreign.unwrap_or_default(), ignore.collect::<Result<Arc<[Ignore]>, _>>()?);
+        let exclusive = PathsOf::compile_all(&spec.exclusive, "spec.exclusive")?;
         let plain = Guard {
             policy: Some(name.clone()),
             mode: spec.mode,
             interval: spec.interval.0,
-            ignore: ignore.collect::<Result<_, _>>()?,
-            foreign: spec.foreign.unwrap_or_default(),
-            exclusive: PathsOf::compile_all(&spec.exclusive, "spec.exclusive")?.into(),
+            foreign_tag: foreign_tag(foreign, &exclusive, &ignore),
+            ignore,
+            foreign,
+            exclusive: exclusive.into(),
             enforce: PathsOf::compile_all(&spec.enforce, "spec.enforce")?.into(),
             recreate: spec.recreate.unwrap_or_default(),
             trust: false,
@@ -314,4 +320,8 @@ fn limit(limit: Option<Limit>) -> Result<LimitRule, PolicyError> {
     let blast = limit.blast_radius.map_or(default.blast, |radius| BlastRule { percent: radius.percent, min_objects: radius.min_objects });
     let makes_sense = (1..=6000).contains(&limit.corrections_per_minute) && (1..=100).contains(&blast.percent) && blast.min_objects >= 1;
     if makes_sense { Ok(LimitRule { per_minute: limit.corrections_per_minute, blast }) } else { Err(at("spec.limit", Problem::Limit)) }
+}
+
+fn foreign_tag(foreign: Foreign, exclusive: &[PathsOf], ignore: &[Ignore]) -> u64 {
+    Digest::of_bytes(format!("{foreign:?} {exclusive:?} {ignore:?}").as_bytes()).number()
 }

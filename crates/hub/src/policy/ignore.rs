@@ -2,7 +2,6 @@
 
 use holdfast_api::policy::IgnoreRule;
 use holdfast_engine::{
-    object::ObjectKey,
     owned::OwnedSet,
     path::{Path, Pattern},
 };
@@ -11,7 +10,7 @@ use jiff::Timestamp;
 use super::{
     Glob,
     compile::{PolicyError, Problem, at},
-    target::{TargetMatcher, Texts},
+    target::{RuleSubject, TargetMatcher},
 };
 
 /// Drift that is accepted: of which objects, at which paths, written by whom, until when.
@@ -43,15 +42,14 @@ impl Ignore {
         })
     }
 
-    /// Whether the rule is about this object at this time. Labels and annotations are those of the desired object: nothing on the
-    /// workload cluster can bring an object under a rule.
-    pub fn matches_object(&self, key: &ObjectKey, labels: &Texts, annotations: &Texts, now: Timestamp) -> bool {
-        self.until.is_none_or(|until| now < until) && self.target.matches(key, labels, annotations)
+    /// Whether its time is not over.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
     }
 
-    /// Whether it is about this object at any time; `texts` tells its declared labels and annotations, where they matter.
-    pub fn is_about(&self, key: &ObjectKey, texts: impl FnOnce() -> (Texts, Texts)) -> bool {
-        self.target.fits(key) && (!self.target.needs_texts() || self.target.fits_texts(&texts()))
+    /// Whether it is about this object.
+    pub fn is_about(&self, subject: &RuleSubject<'_>) -> bool {
+        self.target.matches(subject)
     }
 
     /// Whether it can change a verdict about an object that owns these paths.

@@ -21,4 +21,4 @@ pub use ignore::Ignore;
 pub use paths::PathsOf;
 pub use selector::{Of, Selector, SelectorError, SelectorProblem};
 pub use set::{Acceptance, DefaultMode, PolicyInput, PolicyName, PolicySet};
-pub use target::Texts;
+pub use target::{RuleSubject, Texts};

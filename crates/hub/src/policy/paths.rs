@@ -1,11 +1,11 @@
 //! Rules of a policy that name paths of some objects (`exclusive`, `enforce`), compiled.
 
 use holdfast_api::policy::PathRule;
-use holdfast_engine::{object::ObjectKey, path::Pattern};
+use holdfast_engine::path::Pattern;
 
 use super::{
     compile::{PolicyError, Problem, at},
-    target::{TargetMatcher, Texts},
+    target::{RuleSubject, TargetMatcher},
 };
 
 /// Paths of some objects.
@@ -29,8 +29,8 @@ impl PathsOf {
         Ok(Self { target: TargetMatcher::compile(rule.target.as_ref(), &format!("{field}.target"))?, patterns })
     }
 
-    /// The paths, where the rule is about this object. Labels and annotations are those of the desired object.
-    pub fn of(&self, key: &ObjectKey, labels: &Texts, annotations: &Texts) -> &[Pattern] {
-        if self.target.matches(key, labels, annotations) { &self.patterns } else { &[] }
+    /// The paths, where the rule is about this object.
+    pub fn of(&self, subject: &RuleSubject<'_>) -> &[Pattern] {
+        if self.target.matches(subject) { &self.patterns } else { &[] }
     }
 }

@@ -1,6 +1,6 @@
 //! Which objects a rule of a policy is about.
 
-use std::collections::BTreeMap;
+use std::{cell::LazyCell, collections::BTreeMap, fmt};
 
 use holdfast_api::policy::Target;
 use holdfast_engine::object::ObjectKey;
@@ -13,6 +13,28 @@ use super::{
 
 /// Labels or annotations of a desired object.
 pub type Texts = BTreeMap<String, String>;
+
+type Read<'a> = Box<dyn FnOnce() -> (Texts, Texts) + 'a>;
+
+/// A declared object that rules may be about. Its labels and annotations are only looked up where a rule asks for them, and once: nothing on
+/// the workload cluster can bring an object under a rule.
+pub struct RuleSubject<'a> {
+    key: &'a ObjectKey,
+    texts: LazyCell<(Texts, Texts), Read<'a>>,
+}
+
+impl<'a> RuleSubject<'a> {
+    /// An object; `texts` tells its declared labels and annotations.
+    pub fn new(key: &'a ObjectKey, texts: impl FnOnce() -> (Texts, Texts) + 'a) -> Self {
+        Self { key, texts: LazyCell::new(Box::new(texts)) }
+    }
+}
+
+impl fmt::Debug for RuleSubject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RuleSubject").field(self.key).finish()
+    }
+}
 
 /// Which objects a rule is about. The default one means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,21 +74,15 @@ impl TargetMatcher {
         })
     }
 
-    pub(super) fn matches(&self, key: &ObjectKey, labels: &Texts, annotations: &Texts) -> bool {
-        self.fits(key) && self.labels.matches(labels) && self.annotations.matches(annotations)
-    }
-
-    /// Whether labels or annotations matter.
-    pub(super) fn needs_texts(&self) -> bool {
-        self.labels != Selector::default() || self.annotations != Selector::default()
-    }
-
-    pub(super) fn fits_texts(&self, (labels, annotations): &(Texts, Texts)) -> bool {
-        self.labels.matches(labels) && self.annotations.matches(annotations)
+    pub(super) fn matches(&self, subject: &RuleSubject<'_>) -> bool {
+        let any = Selector::default();
+        self.fits(subject.key)
+            && (self.labels == any || self.labels.matches(&subject.texts.0))
+            && (self.annotations == any || self.annotations.matches(&subject.texts.1))
     }
 
     /// Whether kind and name fit.
-    pub(super) fn fits(&self, key: &ObjectKey) -> bool {
+    fn fits(&self, key: &ObjectKey) -> bool {
         let fits = |glob: &Option<Glob>, text: &str| glob.as_ref().is_none_or(|glob| glob.matches(text));
         fits(&self.group, &key.gvk.group)
             && fits(&self.version, &key.gvk.version)

@@ -309,7 +309,10 @@ fn ignore_rules_match_objects_paths_managers_and_time() {
     let labels = |tier: &str| BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
     let annotations = BTreeMap::from([("x/note".to_owned(), "any text".to_owned())]);
     let deployment = key("apps/v1", "Deployment", Some("shop"));
-    assert!(rule.matches_object(&deployment, &labels("web"), &annotations, now));
+    let matches = |key: &ObjectKey, labels: &Texts, annotations: &Texts, now: Timestamp| {
+        rule.holds(now) && rule.is_about(&RuleSubject::new(key, || (labels.clone(), annotations.clone())))
+    };
+    assert!(matches(&deployment, &labels("web"), &annotations, now));
     for (key, labels, annotations, now) in [
         (key("apps/v1", "StatefulSet", Some("shop")), labels("web"), annotations.clone(), now),
         (key("v1", "Deployment", Some("shop")), labels("web"), annotations.clone(), now),
@@ -319,7 +322,7 @@ fn ignore_rules_match_objects_paths_managers_and_time() {
         (deployment.clone(), labels("web"), BTreeMap::new(), now),
         (deployment, labels("web"), annotations, "2026-12-01T00:00:00Z".parse().unwrap()),
     ] {
-        assert!(!rule.matches_object(&key, &labels, &annotations, now), "{key}");
+        assert!(!matches(&key, &labels, &annotations, now), "{key}");
     }
 
     let replicas = Path::of_fields(&["spec", "replicas"]);
