@@ -16,7 +16,7 @@ fn every_test_that_a_document_names_exists() {
         for line in fs::read_to_string(&document).unwrap().lines().filter(|line| line.starts_with('|')) {
             let mut source = None;
             for word in code(line) {
-                if word.ends_with(".rs") {
+                if Path::new(word).extension().is_some_and(|extension| extension == "rs") {
                     // Some documents count paths from `crates/`.
                     let file = [root.join("crates").join(word), root.join(word)].into_iter().find(|file| file.is_file());
                     if file.is_none() && word.contains('/') {
